@@ -1,0 +1,95 @@
+"""What the layers hand to each other, with shapes stated once.
+
+``time`` counts steps of a rollout, ``env`` the parallel environments, ``batch`` samples of a minibatch.
+An observation is one array, or a dictionary of arrays for a ``Dict`` space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Observation: TypeAlias = Array | dict[str, Array]
+TensorObservation: TypeAlias = torch.Tensor | dict[str, torch.Tensor]
+Info: TypeAlias = dict[str, Any]
+Schedule: TypeAlias = Callable[[float], float]  # progress remaining, 1 → 0
+
+
+def observation_rows(observation: Observation, index: Any) -> Observation:
+    """``observation[index]``, for a plain array and for a dictionary of arrays alike."""
+    if isinstance(observation, dict):
+        return {key: value[index] for key, value in observation.items()}
+    return observation[index]
+
+
+class StepArrays(NamedTuple):
+    """One step of a vector environment, as arrays.
+
+    ``terminated`` and ``truncated`` stay two flags; an environment that ended has already been reset, so its row of
+    ``observations`` opens the next episode, and its last observation is in ``final_observations``.
+    Arrays may be reused by the environment at its next step: whoever keeps them copies them.
+    """
+
+    observations: Observation  # [env, …]
+    rewards: Array  # [env] float32
+    terminated: Array  # [env] bool
+    truncated: Array  # [env] bool, never together with terminated
+    final_observations: Mapping[int, Observation]  # env index → last observation of the episode that ended here
+    infos: Mapping[int, Info]  # env index → info, at least for the environments whose episode ended here
+    valid: Array | None = None  # [env] bool; False where the step only reset the environment (the action was ignored)
+
+
+@dataclass
+class Rollout:
+    """``time`` steps of ``env`` environments under one policy."""
+
+    observations: Observation  # [time, env, …] in the dtype of the space
+    actions: Array  # [time, env, action]
+    rewards: Array  # [time, env] float32
+    values: Array  # [time, env] float32: V(observation)
+    log_probs: Array  # [time, env] float32
+    episode_starts: Array  # [time, env] bool: this step opens an episode
+    terminated: Array  # [time, env] bool
+    truncated: Array  # [time, env] bool
+    bootstrap_values: Array  # [time, env] float32: V(final observation) where truncated, else 0
+    advantages: Array  # [time, env] float32
+    returns: Array  # [time, env] float32
+    last_values: Array  # [env] float32: V(observation after the last step)
+    valid: Array | None = None  # [time, env] bool; None when every row is a real step
+    action_masks: Array | None = None  # [time, env, logit] bool
+    extras: dict[str, Array] = field(default_factory=dict)  # per-step arrays of a policy with memory
+
+    @property
+    def steps(self) -> int:
+        return int(self.rewards.shape[0])
+
+    @property
+    def environments(self) -> int:
+        return int(self.rewards.shape[1])
+
+    def sample_indices(self) -> NDArray[np.int64]:
+        """Flat indices (env-major, ``env * time + step``) of the rows that may train."""
+        if self.valid is None:
+            return np.arange(self.steps * self.environments)
+        return np.flatnonzero(self.valid.T.reshape(-1))
+
+
+class Minibatch(NamedTuple):
+    """Samples of a rollout on the learner's device."""
+
+    observations: TensorObservation  # [batch, …]
+    actions: torch.Tensor  # [batch, action]
+    old_values: torch.Tensor  # [batch]
+    old_log_prob: torch.Tensor  # [batch]
+    advantages: torch.Tensor  # [batch]
+    returns: torch.Tensor  # [batch]
+    action_masks: torch.Tensor | None = None  # [batch, logit]
+
+
+Metrics: TypeAlias = dict[str, float]

@@ -1,0 +1,44 @@
+"""The errors of Proximo: each says what came, what was expected and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ProximoError(Exception):
+    """Base of all errors that are Proximo's own."""
+
+
+class ModelFileError(ProximoError, ValueError):
+    """A model file that is damaged, truncated, foreign, or asks for more than it may."""
+
+
+class EnvWorkerError(ProximoError, RuntimeError):
+    """An environment failed in a worker process, or the worker itself died."""
+
+
+class NonFiniteError(ProximoError, ArithmeticError):
+    """NaN or infinity where a number was expected."""
+
+
+class MissingExtraError(ProximoError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package {package!r}: pip install 'proximo[{extra}]'")
+
+
+def near_matches(name: str, known: Iterable[str]) -> str:
+    """End of an error sentence: the closest known names, else all of them when they are few.
+
+    >>> near_matches("MlpPolicyy", ["MlpPolicy", "CnnPolicy"])
+    "did you mean 'MlpPolicy'?"
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    if close:
+        return "did you mean " + " or ".join(repr(match) for match in close) + "?"
+    if len(names) <= 12:
+        return "known are " + ", ".join(repr(match) for match in names)
+    return f"none of the {len(names)} known names is close"

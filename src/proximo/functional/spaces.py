@@ -1,0 +1,169 @@
+"""What a gymnasium space means for a network: shapes, sizes, images, and the tensor a network reads."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch.nn import functional
+
+from proximo.data import Array, Observation, TensorObservation
+
+Space: TypeAlias = spaces.Space[Any]
+
+
+def is_image_space_channels_first(observation_space: spaces.Box) -> bool:
+    """Whether the smallest of the three dimensions, taken to be the channels, is the first."""
+    smallest = int(np.argmin(observation_space.shape))
+    if smallest == 1:
+        warnings.warn(
+            f"image space of shape {observation_space.shape}: the second dimension is the smallest; "
+            "taking the image as channels-last",
+            stacklevel=2,
+        )
+    return smallest == 0
+
+
+def is_image_space(space: Space, check_channels: bool = False, normalized_image: bool = False) -> bool:
+    """Whether a space surely holds images: three dimensions, uint8 and bounds 0 to 255 (unless normalised already).
+
+    >>> is_image_space(spaces.Box(0, 255, (84, 84, 1), np.uint8)), is_image_space(spaces.Box(-1.0, 1.0, (84, 84, 1)))
+    (True, False)
+    """
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+        return False
+    if not normalized_image and (space.dtype != np.uint8 or np.any(space.low != 0) or np.any(space.high != 255)):
+        return False
+    if not check_channels:
+        return True
+    channels = space.shape[0 if is_image_space_channels_first(space) else -1]
+    return channels in (1, 3, 4)
+
+
+def transpose_image_space(space: spaces.Box) -> spaces.Box:
+    """The channels-first space of a channels-last image space (H, W, C) → (C, H, W)."""
+    height, width, channels = space.shape
+    return spaces.Box(0, 255, (channels, height, width), dtype=space.dtype.type)  # type: ignore[union-attr]
+
+
+def transpose_image(image: Array) -> Array:
+    """(…, H, W, C) → (…, C, H, W)."""
+    return np.moveaxis(image, -1, -3)
+
+
+def maybe_transpose(observation: Array, observation_space: Space) -> Array:
+    """Bring a channels-last image to a channels-first space; anything else passes unchanged."""
+    if not is_image_space(observation_space):
+        return observation
+    shape = observation_space.shape
+    if observation.shape == shape or observation.shape[1:] == shape:
+        return observation
+    transposed = transpose_image(observation)
+    return transposed if transposed.shape == shape or transposed.shape[1:] == shape else observation
+
+
+def check_for_nested_spaces(space: Space) -> None:
+    """Raise for a Dict or Tuple within a Dict or Tuple."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        if any(isinstance(part, spaces.Dict | spaces.Tuple) for part in parts):
+            raise NotImplementedError(
+                f"nested observation spaces (Dict or Tuple inside Dict or Tuple) are not supported, got {space}; "
+                "flatten the inner spaces with a gymnasium wrapper"
+            )
+
+
+def get_obs_shape(space: Space) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
+    """Shape of one stored observation."""
+    match space:
+        case spaces.Box():
+            return space.shape
+        case spaces.Discrete():
+            return (1,)
+        case spaces.MultiDiscrete():
+            return (len(space.nvec),)
+        case spaces.MultiBinary():
+            return space.shape
+        case spaces.Dict():
+            return {key: get_obs_shape(part) for key, part in space.spaces.items()}  # type: ignore[misc]
+    raise NotImplementedError(
+        f"observation space {space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+    )
+
+
+def get_flattened_obs_dim(space: Space) -> int:
+    """Width of the flat vector a network reads: one-hot for discrete spaces.
+
+    >>> get_flattened_obs_dim(spaces.MultiDiscrete([3, 4]))
+    7
+    """
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(np.sum(space.nvec))
+    return int(spaces.utils.flatdim(space))
+
+
+def get_action_dim(space: Space) -> int:
+    """Width of one stored action."""
+    match space:
+        case spaces.Box():
+            return int(np.prod(space.shape))
+        case spaces.Discrete():
+            return 1
+        case spaces.MultiDiscrete():
+            return len(space.nvec)
+        case spaces.MultiBinary():
+            if not isinstance(space.n, int | np.integer):
+                raise NotImplementedError(
+                    f"multi-dimensional MultiBinary({space.n}) actions are not supported; flatten them to one dimension"
+                )
+            return int(space.n)
+    raise NotImplementedError(f"action space {space} is not supported; use Box, Discrete, MultiDiscrete or MultiBinary")
+
+
+def preprocess_obs(
+    obs: TensorObservation, observation_space: Space, normalize_images: bool = True
+) -> TensorObservation:
+    """The float tensor a network reads: images divided by 255, discrete values one-hot.
+
+    >>> preprocess_obs(torch.tensor([2]), spaces.Discrete(3))
+    tensor([[0., 0., 1.]])
+    """
+    if isinstance(observation_space, spaces.Dict):
+        if not isinstance(obs, dict):
+            raise TypeError(f"expected a dictionary of observations for {observation_space}, got {type(obs).__name__}")
+        return {
+            key: preprocess_obs(value, observation_space[key], normalize_images)  # type: ignore[misc]
+            for key, value in obs.items()
+        }
+    if isinstance(obs, dict):
+        raise TypeError(f"expected a tensor for {observation_space}, got a dictionary with keys {sorted(obs)}")
+    match observation_space:
+        case spaces.Box():
+            if normalize_images and is_image_space(observation_space):
+                return obs.float() / 255.0
+            return obs.float()
+        case spaces.Discrete():
+            return functional.one_hot(obs.long().reshape(-1), num_classes=int(observation_space.n)).float()
+        case spaces.MultiDiscrete():
+            sizes = observation_space.nvec.tolist()
+            columns = obs.long().reshape(obs.shape[0], -1).split(1, dim=1)
+            return torch.cat(
+                [
+                    functional.one_hot(column[:, 0], num_classes=size).float()
+                    for column, size in zip(columns, sizes, strict=True)
+                ],
+                dim=-1,
+            )
+        case spaces.MultiBinary():
+            return obs.float()
+    raise NotImplementedError(f"observation space {observation_space} is not supported")
+
+
+def obs_as_tensor(obs: Observation, device: torch.device | str) -> TensorObservation:
+    """An observation array, or a dictionary of them, as tensors on a device."""
+    if isinstance(obs, dict):
+        return {key: torch.as_tensor(value, device=device) for key, value in obs.items()}
+    return torch.as_tensor(obs, device=device)
