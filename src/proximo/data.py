@@ -74,10 +74,10 @@ class Rollout:
         return int(self.rewards.shape[1])
 
     def sample_indices(self) -> NDArray[np.int64]:
-        """Flat indices (env-major, ``env * time + step``) of the rows that may train."""
+        """Flat indices (``step * environments + environment``) of the rows that may train."""
         if self.valid is None:
             return np.arange(self.steps * self.environments)
-        return np.flatnonzero(self.valid.T.reshape(-1))
+        return np.flatnonzero(self.valid.reshape(-1))
 
 
 class Minibatch(NamedTuple):

@@ -46,7 +46,7 @@ def is_image_space(space: Space, check_channels: bool = False, normalized_image:
 def transpose_image_space(space: spaces.Box) -> spaces.Box:
     """The channels-first space of a channels-last image space (H, W, C) → (C, H, W)."""
     height, width, channels = space.shape
-    return spaces.Box(0, 255, (channels, height, width), dtype=space.dtype.type)  # type: ignore[union-attr]
+    return spaces.Box(0, 255, (channels, height, width), dtype=space.dtype.type)
 
 
 def transpose_image(image: Array) -> Array:
