@@ -1,0 +1,39 @@
+"""Proximo: on-policy reinforcement learning in PyTorch, fast on a CPU.
+
+>>> from proximo import PPO
+>>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=128, seed=1).learn(128)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proximo.agents.ppo import PPO
+    from proximo.envs import make_vec_env
+    from proximo.training.evaluation import evaluate, evaluate_policy
+    from proximo.version import __version__
+
+__all__ = ["PPO", "__version__", "evaluate", "evaluate_policy", "make_vec_env"]
+
+# resolved on first use, so that `import proximo` and `proximo --help` do not wait for PyTorch
+_HOMES = {
+    "PPO": "proximo.agents.ppo",
+    "make_vec_env": "proximo.envs",
+    "evaluate": "proximo.training.evaluation",
+    "evaluate_policy": "proximo.training.evaluation",
+    "__version__": "proximo.version",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'proximo' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -167,3 +167,48 @@ def obs_as_tensor(obs: Observation, device: torch.device | str) -> TensorObserva
     if isinstance(obs, dict):
         return {key: torch.as_tensor(value, device=device) for key, value in obs.items()}
     return torch.as_tensor(obs, device=device)
+
+
+def batch_observation(observation: Observation, space: Space, name: str = "observation") -> tuple[Observation, bool]:
+    """An observation with a leading batch axis, and whether it already had one.
+
+    Channels-last images are turned when the space is channels-first.
+
+    >>> batch_observation(np.zeros(4), spaces.Box(-1.0, 1.0, (4,)))[1]
+    False
+    """
+    if isinstance(space, spaces.Dict):
+        return _batch_dict_observation(observation, space)
+    if isinstance(observation, dict):
+        raise ValueError(f"{name} is a dictionary with keys {sorted(observation)}, but the space is {space}")
+    if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+        raise ValueError(
+            "observation is a tuple (observation, info): gymnasium's reset() returns both, so write "
+            "`obs, info = env.reset()`; a vector env's reset() returns the observation alone"
+        )
+    array = maybe_transpose(np.asarray(observation), space)
+    shape = space.shape or ()
+    if array.shape == shape:
+        return array[None], False
+    if array.ndim == len(shape) + 1 and array.shape[1:] == shape:
+        return array, True
+    raise ValueError(
+        f"{name} has shape {array.shape}, but {space} expects {shape} for one observation "
+        f"or (n, {', '.join(map(str, shape))}) for a batch of n".replace(", )", ")")
+    )
+
+
+def _batch_dict_observation(observation: Observation, space: spaces.Dict) -> tuple[Observation, bool]:
+    if not isinstance(observation, dict):
+        raise ValueError(f"observation is a {type(observation).__name__}, but the space is {space}: pass a dictionary")
+    if missing := space.spaces.keys() - observation.keys():
+        raise ValueError(f"observation lacks the keys {sorted(missing)} of {space}")
+    batched = {key: batch_observation(observation[key], part, f"observation[{key!r}]") for key, part in space.items()}
+    if len({vectorized for _, vectorized in batched.values()}) > 1:
+        raise ValueError(f"some keys of the observation are batched and some are not: {sorted(observation)}")
+    return {key: array for key, (array, _) in batched.items()}, any(vector for _, vector in batched.values())  # type: ignore[misc]
+
+
+def is_vectorized_observation(observation: Observation, observation_space: Space) -> bool:
+    """Whether an observation has a leading batch axis; an error when it fits the space neither way."""
+    return batch_observation(observation, observation_space)[1]

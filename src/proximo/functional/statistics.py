@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from proximo.data import Array
+from proximo.data import Array, Observation
+from proximo.errors import NonFiniteError
 
 
 class RunningMeanStd:
@@ -56,6 +57,37 @@ def explained_variance(predictions: Array, targets: Array) -> float:
     """
     variance = np.var(targets)
     return math.nan if variance == 0 else float(1.0 - np.var(targets - predictions) / variance)
+
+
+def first_non_finite(values: Observation) -> tuple[int, ...] | None:
+    """Index of the first NaN or infinity in a float array, or in a dictionary of arrays; None when all are numbers.
+
+    >>> first_non_finite(np.array([[0.0, 1.0], [np.nan, 2.0]]))
+    (1, 0)
+    """
+    for part in values.values() if isinstance(values, dict) else (values,):
+        if np.issubdtype(part.dtype, np.floating) and not np.isfinite(part).all():
+            return tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(part)))
+    return None
+
+
+def non_finite_error(name: str, step: int, environment: int) -> NonFiniteError:
+    return NonFiniteError(
+        f"NaN or infinity in the {name} of environment {environment} at step {step} of the rollout; the policy was not "
+        "updated with it. Look at that environment (VecCheckNan stops at the very step and names the culprit)"
+    )
+
+
+def check_finite_row(name: str, values: Observation, step: int) -> None:
+    """Raise for a NaN or infinity in one step's [env, …] values."""
+    if (index := first_non_finite(values)) is not None:
+        raise non_finite_error(name, step, index[0])
+
+
+def check_finite_rollout(name: str, values: Observation) -> None:
+    """Raise for a NaN or infinity in [time, env, …] values."""
+    if (index := first_non_finite(values)) is not None:
+        raise non_finite_error(name, index[0], index[1])
 
 
 class Interval(NamedTuple):

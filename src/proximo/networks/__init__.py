@@ -1,0 +1,1 @@
+"""Neural networks: features extractors and the actor-critic policy."""

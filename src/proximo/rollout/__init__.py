@@ -1,0 +1,1 @@
+"""From environments to rollouts: collecting, storing, cutting into minibatches."""

@@ -1,0 +1,1 @@
+"""Around the loop: trainer, configuration, callbacks, loggers, evaluation, plots."""

@@ -1,0 +1,1 @@
+"""Speed against Stable-Baselines3 on the same work: ``python -m benchmarks.run``."""

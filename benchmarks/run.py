@@ -1,0 +1,157 @@
+"""Measure Proximo against Stable-Baselines3 and write ``benchmarks/results/speed.{json,md}``.
+
+Both libraries take turns in one process; each number is the median of its turns. Stable-Baselines3 runs with one torch
+thread and with all of them, and the better median counts.
+
+    python -m benchmarks.run                     # everything, about 15 minutes
+    python -m benchmarks.run --only "CartPole"   # rows whose name contains a word; nothing is written
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import stable_baselines3
+import stable_baselines3.common.env_util
+import stable_baselines3.common.vec_env
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import proximo.sb3
+import proximo.sb3.common.env_util
+import proximo.sb3.common.vec_env
+from benchmarks import processes
+from benchmarks.machine import describe_machine
+from benchmarks.works import WORKS, Work, median, prepare, raw_speed
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def measure(work: Work, turns: int) -> dict[str, Any]:
+    """Speeds of one work: Stable-Baselines3 with each thread count, Proximo, and the raw environment."""
+    cores = os.cpu_count() or 1
+    ours = prepare(work, proximo.sb3, ours=True)
+    theirs = prepare(work, stable_baselines3, ours=False)
+    torch.set_num_threads(cores)
+    ours()  # compiles the kernels where nothing is cached
+    speeds: dict[str, list[float]] = {"Proximo": [], **{f"SB3, {count} threads": [] for count in {1, cores}}}
+    for _ in range(turns):
+        for threads in {1, cores}:
+            torch.set_num_threads(threads)
+            speeds[f"SB3, {threads} threads"].append(theirs())
+        torch.set_num_threads(cores)
+        speeds["Proximo"].append(ours())
+    gc.collect()
+    best = max(median(values) for name, values in speeds.items() if name != "Proximo")
+    result: dict[str, Any] = {
+        "work": work.name,
+        "unit": "steps/s" if work.kind == "learn" else "samples/s",
+        "turns": {name: [round(value, 1) for value in values] for name, values in speeds.items()},
+        "sb3": round(best, 1),
+        "proximo": round(median(speeds["Proximo"]), 1),
+        "ratio": round(median(speeds["Proximo"]) / best, 2),
+        "required_ratio": work.required_ratio,
+    }
+    if work.kind == "learn":
+        result["raw_env"] = round(raw_speed(work), 1)
+        if work.required_share_of_raw is not None:
+            result["share_of_raw"] = round(result["proximo"] / result["raw_env"], 2)
+            result["required_share_of_raw"] = work.required_share_of_raw
+    return result
+
+
+def measure_processes() -> list[dict[str, Any]]:
+    """Import, memory and first run; Proximo must be at least as quick, and need at most 150 MB more."""
+    rows = []
+    for name, unit, function in (
+        ("import", "s", processes.import_seconds),
+        ("peak memory of the 25,000-step example", "MB", processes.peak_megabytes),
+        ("25,000-step example, new process, empty kernel cache", "s", processes.first_run_seconds),
+    ):
+        values = {label: round(function(module), 2) for label, module in processes.LIBRARIES.items()}
+        rows.append({"work": name, "unit": unit, "sb3": values["Stable-Baselines3"], "proximo": values["Proximo"]})
+    return rows
+
+
+def speed_table(results: list[dict[str, Any]]) -> list[list[str]]:
+    header = ["work", "SB3", "Proximo", "ratio", "needed", "raw env"]
+    return [header] + [
+        [
+            row["work"],
+            f"{row['sb3']:,.0f}",
+            f"{row['proximo']:,.0f}",
+            f"{row['ratio']:.1f}",
+            f"≥ {row['required_ratio']:g}",
+            f"{row['raw_env']:,.0f}" if "raw_env" in row else "",
+        ]
+        for row in results
+    ]
+
+
+def process_table(results: list[dict[str, Any]]) -> list[list[str]]:
+    return [["whole process", "SB3", "Proximo"]] + [
+        [row["work"], f"{row['sb3']:g} {row['unit']}", f"{row['proximo']:g} {row['unit']}"] for row in results
+    ]
+
+
+def as_markdown(rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def show(console: Console, title: str, rows: list[list[str]]) -> None:
+    table = Table(*rows[0], title=title)
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)
+
+
+def write(results: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    machine = describe_machine()
+    content = {"machine": machine, "speed": results, "processes": whole}
+    (RESULTS / "speed.json").write_text(json.dumps(content, indent=2) + "\n")
+    described = ", ".join(f"{name} {value}" for name, value in machine.items())
+    text = f"""# Speed against Stable-Baselines3
+
+Steps per second end to end in `learn()` (samples per second for updates alone), median of turns taken alternately in
+one process; Stable-Baselines3 with its better thread count. "raw env" is one environment under random actions.
+
+{as_markdown(speed_table(results))}
+
+{as_markdown(process_table(whole))}
+
+Measured with `make bench` on: {described}.
+"""
+    (RESULTS / "speed.md").write_text(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only rows whose name contains this; nothing is written")
+    parser.add_argument("--turns", type=int, default=3, help="turns of each library per row")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", category=UserWarning)
+    console = Console()
+    results = []
+    for work in WORKS:
+        if arguments.only in work.name:
+            with console.status(work.name):
+                results.append(measure(work, arguments.turns))
+            console.print(f"{work.name}: {results[-1]['ratio']} times SB3", highlight=False)
+    show(console, "steps per second", speed_table(results))
+    if not arguments.only:
+        whole = measure_processes()
+        show(console, "whole processes", process_table(whole))
+        write(results, whole)
+
+
+if __name__ == "__main__":
+    main()

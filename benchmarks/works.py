@@ -1,0 +1,138 @@
+"""The works that both libraries do: the same environments, hyperparameters and number of steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+ZOO_CARTPOLE = {
+    "n_steps": 32,
+    "batch_size": 256,
+    "gae_lambda": 0.8,
+    "gamma": 0.98,
+    "n_epochs": 20,
+    "learning_rate": 1e-3,
+    "clip_range": 0.2,
+}
+ZOO_ATARI = {
+    "n_steps": 128,
+    "batch_size": 256,
+    "n_epochs": 4,
+    "learning_rate": 2.5e-4,
+    "clip_range": 0.1,
+    "vf_coef": 0.5,
+    "ent_coef": 0.01,
+}
+WIDE_RELU = {"net_arch": [256, 256], "activation_fn": torch.nn.ReLU}
+
+
+@dataclass(frozen=True)
+class Work:
+    """One row of the table: something to do, and the ratio to Stable-Baselines3 that it must reach."""
+
+    name: str
+    env_id: str
+    n_envs: int
+    steps: int
+    required_ratio: float
+    policy: str = "MlpPolicy"
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    kind: str = "learn"  # "learn": steps/s end to end in learn(); "update": samples/s of train() alone
+    vectorized: bool = False  # Proximo takes gymnasium's own vector environment
+    required_share_of_raw: float | None = None
+
+
+WORKS = (
+    Work("CartPole-v1, 4 envs, defaults", "CartPole-v1", 4, 24_576, 12.0),
+    Work("CartPole-v1, 1 env, defaults", "CartPole-v1", 1, 8_192, 12.0),
+    Work("CartPole-v1, zoo preset, 8 envs", "CartPole-v1", 8, 20_480, 8.0, hyperparameters=ZOO_CARTPOLE),
+    Work("HalfCheetah-v5, 1 env, defaults", "HalfCheetah-v5", 1, 8_192, 4.0, required_share_of_raw=0.6),
+    Work("update alone, batch 64, 64-64 Tanh", "CartPole-v1", 1, 2_048, 14.0, kind="update"),
+    Work(
+        "update alone, batch 128, 256-256 ReLU, Box",
+        "HalfCheetah-v5",
+        1,
+        2_048,
+        1.7,
+        hyperparameters={"batch_size": 128, "policy_kwargs": WIDE_RELU},
+        kind="update",
+    ),
+    Work("ALE/Pong-v5, CnnPolicy, zoo preset, 8 envs", "PongNoFrameskip-v4", 8, 2_048, 1.5, "CnnPolicy", ZOO_ATARI),
+    Work(
+        "CartPole-v1 vectorised by gymnasium, 64 envs",
+        "CartPole-v1",
+        64,
+        16_384,
+        15.0,
+        hyperparameters={"n_steps": 128},
+        vectorized=True,
+    ),
+)
+
+
+def make_env(work: Work, library: ModuleType, ours: bool) -> Any:
+    """The environment of a work, made by the library that will use it."""
+    if work.policy == "CnnPolicy":
+        env = library.common.env_util.make_atari_env(work.env_id, n_envs=work.n_envs, seed=0)
+        return library.common.vec_env.VecFrameStack(env, 4)
+    if work.vectorized and ours:
+        return gym.make_vec(work.env_id, num_envs=work.n_envs, vectorization_mode="vector_entry_point")
+    return library.common.env_util.make_vec_env(work.env_id, n_envs=work.n_envs, seed=0)
+
+
+def prepare(work: Work, library: ModuleType, ours: bool) -> Callable[[], float]:
+    """A function that does the work once and returns its speed in samples per second."""
+    env = make_env(work, library, ours)
+    model = library.PPO(work.policy, env, seed=0, device="cpu", **work.hyperparameters)
+    if work.kind == "learn":
+        return lambda: _learn_speed(model, work.steps)
+    model.learn(work.steps)  # fills the buffer, and makes the logger that train() records to
+    return lambda: _update_speed(model)
+
+
+def _learn_speed(model: Any, steps: int) -> float:
+    start = time.perf_counter()
+    model.learn(steps)
+    return model.num_timesteps / (time.perf_counter() - start)
+
+
+def _update_speed(model: Any) -> float:
+    start = time.perf_counter()
+    model.train()
+    return model.n_steps * model.n_envs * model.n_epochs / (time.perf_counter() - start)
+
+
+def raw_speed(work: Work, seconds: float = 2.0) -> float:
+    """Steps per second of one environment under random actions in this process: what no library can exceed."""
+    env: gym.Env[Any, Any]
+    if work.policy == "CnnPolicy":
+        import ale_py
+        from stable_baselines3.common.atari_wrappers import AtariWrapper
+
+        gym.register_envs(ale_py)
+        env = AtariWrapper(gym.make(work.env_id))
+    else:
+        env = gym.make(work.env_id)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(1000)]
+    env.reset(seed=0)
+    count, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        for action in actions:
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+        count += len(actions)
+    env.close()
+    return count / elapsed
+
+
+def median(values: list[float]) -> float:
+    return float(np.median(values))

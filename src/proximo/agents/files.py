@@ -1,0 +1,185 @@
+"""A model to a file and back: hyperparameters as JSON, weights and statistics as tensors, never code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+import numpy as np
+import torch
+
+from proximo.envs import as_vec_env
+from proximo.errors import ModelFileError, near_matches
+from proximo.files.archive import read_archive, write_archive
+from proximo.files.encoding import decode, decode_fields, encode, encode_fields
+from proximo.version import __version__
+
+if TYPE_CHECKING:
+    from proximo.agents.on_policy import OnPolicyAlgorithm
+
+Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
+
+COMMON_FIELDS = (
+    "policy_class",
+    "policy_kwargs",
+    "rollout_buffer_class",
+    "rollout_buffer_kwargs",
+    "tensorboard_log",
+    "verbose",
+    "seed",
+    "observation_space",
+    "action_space",
+    "n_envs",
+    "num_timesteps",
+    "_stats_window_size",
+    "_backend_choice",
+    "_total_timesteps",
+    "_current_progress_remaining",
+    "_n_updates",
+)
+
+
+def field_names(model_class: type[OnPolicyAlgorithm]) -> tuple[str, ...]:
+    """Names of the attributes that a model file holds."""
+    return (*model_class.config_class.__dataclass_fields__, *COMMON_FIELDS)
+
+
+def save(
+    model: OnPolicyAlgorithm,
+    path: str | Path | BinaryIO,
+    exclude: Iterable[str] | None = None,
+    include: Iterable[str] | None = None,
+) -> None:
+    names = (set(field_names(type(model))) - set(exclude or ())) | set(include or ())
+    fields, needs = encode_fields({name: getattr(model, name) for name in sorted(names)})
+    tensors: dict[str, Mapping[str, torch.Tensor]] = {"policy": model.policy.state_dict()}
+    optimizer = model.policy.optimizer.state_dict()
+    tensors["optimizer"] = _flatten_state(optimizer["state"])
+    if (normalizer := model.get_vec_normalize_env()) is not None:
+        tensors["normalizer"] = {
+            name: torch.as_tensor(np.asarray(value)) for name, value in normalizer.state().items()
+        }
+    manifest = {
+        "content": "model",
+        "algorithm": type(model).__name__,
+        "proximo_version": __version__,
+        "fields": fields,
+        "needs": needs,
+        "optimizer_groups": encode(optimizer["param_groups"]),
+        "generator": encode(model.generator.bit_generator.state),
+    }
+    write_archive(path, manifest, tensors)
+
+
+def load(
+    model_class: type[Agent],
+    path: str | Path | BinaryIO,
+    env: Any = None,
+    device: torch.device | str = "auto",
+    custom_objects: dict[str, Any] | None = None,
+    *,
+    print_system_info: bool = False,
+    force_reset: bool = True,
+    **overrides: Any,
+) -> Agent:
+    manifest, tensors = read_archive(path)
+    _check_content(manifest, path, model_class)
+    if print_system_info:
+        print(f"saved by Proximo {manifest.get('proximo_version')}, this is {__version__}")  # noqa: T201
+    fields = decode_fields(manifest["fields"], manifest["needs"], custom_objects, loader=f"{model_class.__name__}.load")
+    _apply_overrides(fields, overrides, field_names(model_class))
+    try:
+        model = model_class(policy=fields["policy_class"], env=None, device=device, _init_setup_model=False)
+        for name, value in fields.items():
+            setattr(model, name, value)
+        if env is not None:
+            _attach_env(model, env, tensors.get("normalizer"))
+        model._setup_model()
+        parameters = _parameters(manifest, tensors)
+        set_parameters(model, parameters, exact_match=True)
+        model.generator.bit_generator.state = decode(manifest["generator"])
+    except (KeyError, MemoryError, AttributeError) as error:
+        raise ModelFileError(f"{path} describes no model that can be built: {type(error).__name__}: {error}") from error
+    return model
+
+
+def _check_content(manifest: Mapping[str, Any], path: object, model_class: type[OnPolicyAlgorithm]) -> None:
+    if manifest.get("content") != "model":
+        raise ModelFileError(f"{path} holds a {manifest.get('content')!r}, not a model; load it with what saved it")
+    saved = manifest.get("algorithm")
+    known = {base.__name__ for base in model_class.__mro__}
+    if saved not in known and model_class.__name__ not in known | {saved}:
+        raise ModelFileError(f"{path} holds a {saved} model; load it with {saved}.load")
+
+
+def _apply_overrides(fields: dict[str, Any], overrides: Mapping[str, Any], known: Iterable[str]) -> None:
+    for name, value in overrides.items():
+        if name not in known:
+            raise TypeError(f"load() got an unknown argument {name!r}; {near_matches(name, known)}")
+        if name == "policy_kwargs" and value != fields["policy_kwargs"]:
+            raise ValueError(
+                f"policy_kwargs {value} differ from the saved ones {fields['policy_kwargs']}; a saved network keeps its "
+                "shape (leave policy_kwargs out, or make a new model)"
+            )
+        fields[name] = value
+
+
+def _attach_env(model: OnPolicyAlgorithm, env: Any, statistics: Mapping[str, torch.Tensor] | None) -> None:
+    from proximo.agents.on_policy import check_for_correct_spaces
+
+    wrapped = as_vec_env(env, verbose=model.verbose)
+    check_for_correct_spaces(wrapped, model.observation_space, model.action_space)
+    model._take_env(wrapped)
+    normalizer = model.get_vec_normalize_env()
+    if normalizer is not None and statistics is not None and normalizer.is_fresh():
+        # a normaliser that has seen nothing takes the statistics the model was trained with
+        normalizer.load_state({name: tensor.numpy() for name, tensor in statistics.items()})
+
+
+def _flatten_state(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    """Optimiser state as flat names: {0: {"exp_avg": t}} → {"0.exp_avg": t}."""
+    return {
+        f"{index}.{name}": torch.as_tensor(value) for index, entry in state.items() for name, value in entry.items()
+    }
+
+
+def _unflatten_state(flat: Mapping[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in flat.items():
+        index, _, name = key.partition(".")
+        if not index.isdigit():
+            raise ModelFileError(f"optimiser state has the unknown entry {key!r}")
+        state.setdefault(int(index), {})[name] = value
+    return state
+
+
+def _parameters(manifest: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    groups = decode(manifest["optimizer_groups"])
+    return {
+        "policy": tensors["policy"],
+        "policy.optimizer": {"state": _unflatten_state(tensors["optimizer"]), "param_groups": groups},
+    }
+
+
+def read_parameters(path: str | Path, model: OnPolicyAlgorithm) -> dict[str, dict[str, Any]]:
+    """The state dictionaries of a model file, without building a model."""
+    manifest, tensors = read_archive(path)
+    _check_content(manifest, path, type(model))
+    return _parameters(manifest, tensors)
+
+
+def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[str, Any]], exact_match: bool) -> None:
+    expected = {"policy", "policy.optimizer"}
+    if unknown := parameters.keys() - expected:
+        raise ValueError(f"unknown parameter groups {sorted(unknown)}; expected {sorted(expected)}")
+    if exact_match and (missing := expected - parameters.keys()):
+        raise ValueError(f"parameter groups {sorted(missing)} are missing; pass exact_match=False to load a part")
+    if "policy" in parameters:
+        try:
+            model.policy.load_state_dict(parameters["policy"], strict=exact_match)
+        except RuntimeError as error:
+            raise ValueError(f"the weights do not fit this policy: {error}") from error
+    if "policy.optimizer" in parameters:
+        model.policy.optimizer.load_state_dict(dict(parameters["policy.optimizer"]))
+        model._backend.flat.rebind()

@@ -1,0 +1,462 @@
+"""What all on-policy algorithms share: environment, policy, buffer, backend, ``learn`` and ``predict``."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Self
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from proximo.agents import files
+from proximo.backends import BackendChoice, make_backend
+from proximo.backends.fused import FusedBackend
+from proximo.backends.torch_autograd import TorchBackend
+from proximo.data import Array, Info, Observation, Schedule
+from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from proximo.errors import near_matches
+from proximo.functional.schedules import FloatSchedule
+from proximo.functional.spaces import Space, check_for_nested_spaces, get_action_dim, get_obs_shape, is_image_space
+from proximo.networks.actor_critic import (
+    POLICY_ALIASES,
+    ActorCriticCnnPolicy,
+    ActorCriticPolicy,
+    RecurrentState,
+    get_device,
+)
+from proximo.networks.flat_parameters import FlatParameters
+from proximo.rollout.collector import Collector
+from proximo.rollout.storage import RolloutBuffer
+from proximo.training.callbacks import BaseCallback, CallbackList, ConvertCallback, ProgressBarCallback
+from proximo.training.config import OnPolicyConfig
+from proximo.training.loggers import Logger, configure_logger
+from proximo.training.trainer import CallbackListener, Trainer
+
+MaybeCallback = Any  # None, a function (locals, globals) → bool, a callback or a list of callbacks
+
+
+def set_random_seed(seed: int, using_cuda: bool = False) -> None:
+    """Seed Python's, NumPy's and torch's global generators."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - the global generator is what users' code draws from
+    torch.manual_seed(seed)
+    if using_cuda:
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = False
+
+
+class OnPolicyAlgorithm(ABC):
+    """The front door of an on-policy algorithm, in the shape of Stable-Baselines3's.
+
+    A subclass names its ``config_class`` and implements :meth:`train`. Hyperparameters are plain attributes, read anew
+    for every update, so a callback may change them while training.
+    """
+
+    policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = POLICY_ALIASES
+    config_class: ClassVar[type[OnPolicyConfig]]
+
+    policy: ActorCriticPolicy
+    rollout_buffer: RolloutBuffer
+    observation_space: Space
+    action_space: Space
+    lr_schedule: Schedule
+    n_steps: int
+    gamma: float
+    gae_lambda: float
+    learning_rate: float | Schedule
+
+    def __init__(
+        self,
+        policy: str | type[ActorCriticPolicy],
+        env: Any,
+        config: OnPolicyConfig,
+        *,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        monitor_wrapper: bool = True,
+        backend: BackendChoice = "auto",
+        _init_setup_model: bool = True,
+    ) -> None:
+        if use_sde or sde_sample_freq != -1:
+            raise NotImplementedError(
+                "state-dependent exploration (use_sde, sde_sample_freq) is not available in this version; "
+                "leave both at their defaults for Gaussian exploration"
+            )
+        for name, value in config.as_dict().items():
+            setattr(self, name, value)
+        self.policy_class = self._resolve_policy(policy)
+        self.policy_kwargs = dict(policy_kwargs or {})
+        self.use_sde, self.sde_sample_freq = use_sde, sde_sample_freq
+        self.rollout_buffer_class = self._resolve_buffer(rollout_buffer_class)
+        self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
+        self.tensorboard_log = tensorboard_log
+        self.verbose = verbose
+        self.seed = seed
+        self.device = get_device(device)
+        self.num_timesteps = 0
+        self.start_time = 0
+        self.ep_info_buffer: deque[Info] = deque(maxlen=stats_window_size)
+        self.ep_success_buffer: deque[bool] = deque(maxlen=stats_window_size)
+        self._stats_window_size = stats_window_size
+        self._monitor_wrapper = monitor_wrapper
+        self._backend_choice: BackendChoice = backend
+        self._total_timesteps = 0
+        self._num_timesteps_at_start = 0
+        self._current_progress_remaining = 1.0
+        self._n_updates = 0
+        self._logger: Logger | None = None
+        self._custom_logger = False
+        self.env: VecEnv | None = None
+        self.n_envs = 1
+        self._collector: Collector | None = None
+        if env is not None:
+            self._take_env(as_vec_env(env, monitor=monitor_wrapper, verbose=verbose))
+            config.check_environments(self.n_envs)
+        if _init_setup_model:
+            self._setup_model()
+
+    # -- construction
+
+    def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
+        if isinstance(policy, str):
+            if policy not in self.policy_aliases:
+                raise ValueError(f"unknown policy {policy!r}; {near_matches(policy, self.policy_aliases)}")
+            return self.policy_aliases[policy]
+        if not (isinstance(policy, type) and issubclass(policy, ActorCriticPolicy)):
+            raise TypeError(
+                f"policy is {policy!r}; expected one of {', '.join(self.policy_aliases)} or a subclass of "
+                "proximo.networks.ActorCriticPolicy (proximo.sb3.common.policies names it too)"
+            )
+        return policy
+
+    @staticmethod
+    def _resolve_buffer(buffer_class: type[RolloutBuffer] | None) -> type[RolloutBuffer]:
+        if buffer_class is None:
+            return RolloutBuffer
+        if not (isinstance(buffer_class, type) and issubclass(buffer_class, RolloutBuffer)):
+            raise TypeError(f"rollout_buffer_class is {buffer_class!r}; expected a subclass of RolloutBuffer")
+        return buffer_class
+
+    def _take_env(self, env: VecEnv) -> None:
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self._check_spaces()
+        self.n_envs = env.num_envs
+        self.env = env
+        self._collector = Collector(env, self.ep_info_buffer, self.ep_success_buffer)
+
+    def _check_spaces(self) -> None:
+        check_for_nested_spaces(self.observation_space)
+        get_obs_shape(self.observation_space)  # raises for an unsupported space
+        get_action_dim(self.action_space)
+        if isinstance(self.action_space, spaces.Box):
+            bounds = np.stack([self.action_space.low, self.action_space.high])
+            if not np.isfinite(bounds).all():
+                raise ValueError(
+                    f"action space {self.action_space} has an infinite bound; a continuous action needs finite low and "
+                    "high (wrap the environment in gymnasium.wrappers.RescaleAction or ClipAction)"
+                )
+        is_dict = isinstance(self.observation_space, spaces.Dict)
+        if is_dict and self.policy_class in (ActorCriticPolicy, ActorCriticCnnPolicy):
+            raise ValueError(f"observations are {self.observation_space}: use 'MultiInputPolicy' for Dict observations")
+        normalized = not self.policy_kwargs.get("normalize_images", True)
+        if self.policy_class is ActorCriticCnnPolicy and "features_extractor_class" not in self.policy_kwargs:
+            if not is_image_space(self.observation_space, normalized_image=normalized):
+                raise ValueError(
+                    f"CnnPolicy reads images (Box of three dimensions, uint8, 0 to 255), got {self.observation_space}; "
+                    "use 'MlpPolicy' for vectors, or policy_kwargs={'normalize_images': False} for float images"
+                )
+
+    def _setup_model(self) -> None:
+        """Make buffer, policy and backend; seeds come first, so that networks start alike."""
+        self._setup_lr_schedule()
+        self.set_random_seed(self.seed)
+        self.rollout_buffer = self._make_buffer()
+        self.policy = self.policy_class(
+            self.observation_space, self.action_space, self.lr_schedule, use_sde=self.use_sde, **self.policy_kwargs
+        ).to(self.device)
+        self._bind_backend()
+
+    def _make_buffer(self) -> RolloutBuffer:
+        return self.rollout_buffer_class(
+            self.n_steps,
+            self.observation_space,
+            self.action_space,
+            device=self.device,
+            gae_lambda=self.gae_lambda,
+            gamma=self.gamma,
+            n_envs=self.n_envs,
+            **self.rollout_buffer_kwargs,
+        )
+
+    def _setup_lr_schedule(self) -> None:
+        self.lr_schedule = FloatSchedule(self.learning_rate)
+
+    def _bind_backend(self) -> None:
+        """Move the parameters into flat memory and choose who runs them."""
+        flat = FlatParameters(self.policy, self.policy.optimizer)
+        self._backend = make_backend(self.policy, flat, self.generator, self._backend_choice)
+        if self.verbose >= 1:
+            print(f"Using {self.device} device, backend {self._backend.description}")  # noqa: T201
+
+    def _current_backend(self) -> FusedBackend | TorchBackend:
+        """The backend, bound anew when the user replaced modules, parameters or optimiser state since."""
+        if not self._backend.flat.is_current():
+            self._bind_backend()
+        return self._backend
+
+    @property
+    def backend(self) -> str:
+        """Which backend runs the policy, and why: ``"fused"`` or ``"torch: features extractor is NatureCNN"``."""
+        return self._backend.description
+
+    # -- environment and logger
+
+    def get_env(self) -> VecEnv | None:
+        return self.env
+
+    def get_vec_normalize_env(self) -> VecNormalize | None:
+        return None if self.env is None else unwrap_vec_normalize(self.env)
+
+    def set_env(self, env: Any, force_reset: bool = True) -> None:
+        """Train on another environment of the same spaces and number."""
+        wrapped = as_vec_env(env, monitor=self._monitor_wrapper, verbose=self.verbose)
+        if wrapped.num_envs != self.n_envs:
+            raise ValueError(
+                f"the model was made for {self.n_envs} environments, this one has {wrapped.num_envs}; to change the "
+                f"number, save the model and call {type(self).__name__}.load(path, env=env)"
+            )
+        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
+        previous = self._collector
+        self._take_env(wrapped)
+        if not force_reset and previous is not None and self._collector is not None:
+            self._collector.observations = previous.observations
+            self._collector.episode_starts = previous.episode_starts
+
+    @property
+    def _last_obs(self) -> Observation | None:
+        return None if self._collector is None else self._collector.observations
+
+    @property
+    def logger(self) -> Logger:
+        if self._logger is None:
+            self._logger = configure_logger(0, None)
+        return self._logger
+
+    def set_logger(self, logger: Logger) -> None:
+        """Log here instead of where ``verbose`` and ``tensorboard_log`` say."""
+        self._logger = logger
+        self._custom_logger = True
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Seed Python, NumPy, torch, the action space, the environments and the model's own generator."""
+        if seed is None:
+            # follows NumPy's global generator, so that seeding that one makes a run repeatable
+            self._seed_generator(int(np.random.randint(2**31)))  # noqa: NPY002
+            return
+        set_random_seed(seed, using_cuda=self.device.type == "cuda")
+        self._seed_generator(seed)
+        self.action_space.seed(seed)
+        if self.env is not None:
+            self.env.seed(seed)
+
+    def _seed_generator(self, seed: int) -> None:
+        fresh = np.random.default_rng(seed)
+        if hasattr(self, "generator"):
+            self.generator.bit_generator.state = fresh.bit_generator.state  # the backend holds the same object
+        else:
+            self.generator = fresh
+
+    # -- training
+
+    @abstractmethod
+    def train(self) -> None:
+        """Update the policy from the rollout buffer and record the metrics."""
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 1,
+        tb_log_name: str = "OnPolicyAlgorithm",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Train for at least ``total_timesteps`` steps: whole rollouts, until the number is reached."""
+        total_timesteps, callback = self._setup_learn(
+            total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
+        )
+        Trainer(self, callback, log_interval).run(total_timesteps, locals(), globals())
+        return self
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback,
+        reset_num_timesteps: bool = True,
+        tb_log_name: str = "run",
+        progress_bar: bool = False,
+    ) -> tuple[int, BaseCallback]:
+        if self._collector is None:
+            raise ValueError("the model has no environment; call set_env(env), or pass env= to load(), before learn()")
+        self.start_time = time.time_ns()
+        if reset_num_timesteps:
+            self.num_timesteps = 0
+            self.ep_info_buffer.clear()
+            self.ep_success_buffer.clear()
+            self._collector.reset()
+        else:
+            total_timesteps += self.num_timesteps
+        self._total_timesteps = total_timesteps
+        self._num_timesteps_at_start = self.num_timesteps
+        if not self._custom_logger:
+            self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
+        return total_timesteps, self._init_callback(callback, progress_bar)
+
+    def _init_callback(self, callback: MaybeCallback, progress_bar: bool = False) -> BaseCallback:
+        if callback is None:
+            callback = CallbackList([])
+        elif isinstance(callback, list):
+            callback = CallbackList(callback)
+        elif not isinstance(callback, BaseCallback):
+            callback = ConvertCallback(callback)
+        if progress_bar:
+            callback = CallbackList([callback, ProgressBarCallback()])
+        callback.init_callback(self)
+        return callback
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
+        """Fill the buffer with one rollout and its advantages; False when a callback ended it."""
+        if self._collector is None:
+            raise ValueError("the model has no environment; call set_env(env) first")
+        listener = CallbackListener(self, callback)
+        context = {
+            "self": self,
+            "env": env,
+            "callback": callback,
+            "rollout_buffer": rollout_buffer,
+            "n_rollout_steps": n_rollout_steps,
+        }
+        callback.update_locals(context)
+        callback.on_rollout_start()
+        if not self._collector.collect(self._current_backend(), rollout_buffer, listener, context):
+            return False
+        if not listener.wants_steps():
+            self.num_timesteps += n_rollout_steps * self.n_envs
+        callback.on_rollout_end()
+        return True
+
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+        # the last rollout may overshoot the total: schedules must not go below their end
+        self._current_progress_remaining = max(0.0, 1.0 - num_timesteps / total_timesteps)
+
+    def _update_learning_rate(self, optimizers: Iterable[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
+        """Set and record the learning rate of the current progress; for subclasses with their own ``train``."""
+        rate = self.lr_schedule(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", rate)
+        for optimizer in [optimizers] if isinstance(optimizers, torch.optim.Optimizer) else optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Write what was recorded, with the time and the statistics of the latest episodes."""
+        elapsed = max((time.time_ns() - self.start_time) / 1e9, sys.float_info.epsilon)
+        record = self.logger.record
+        if iteration > 0:
+            record("time/iterations", iteration, exclude="tensorboard")
+        if self.ep_info_buffer:
+            record("rollout/ep_rew_mean", float(np.mean([episode["r"] for episode in self.ep_info_buffer])))
+            record("rollout/ep_len_mean", float(np.mean([episode["l"] for episode in self.ep_info_buffer])))
+        if self.ep_success_buffer:
+            record("rollout/success_rate", float(np.mean(self.ep_success_buffer)))
+        record("time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed))
+        record("time/time_elapsed", int(elapsed), exclude="tensorboard")
+        record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        self.logger.dump(step=self.num_timesteps)
+
+    # -- use
+
+    def predict(
+        self,
+        observation: Observation,
+        state: RecurrentState | None = None,
+        episode_start: Array | None = None,
+        deterministic: bool = False,
+    ) -> tuple[Array, RecurrentState | None]:
+        """Actions for one observation or a batch, as the environment takes them, and the next recurrent state."""
+        return self.policy.predict(observation, state, episode_start, deterministic)
+
+    def get_parameters(self) -> dict[str, dict[str, Any]]:
+        """State dictionaries of policy and optimiser."""
+        return {"policy": self.policy.state_dict(), "policy.optimizer": self.policy.optimizer.state_dict()}
+
+    def set_parameters(
+        self,
+        load_path_or_dict: str | Path | Mapping[str, Mapping[str, Any]],
+        exact_match: bool = True,
+        device: torch.device | str = "auto",
+    ) -> None:
+        """Load weights (and optimiser state) from :meth:`get_parameters`' dictionary or from a model file.
+
+        With ``exact_match`` every part and every weight must be there; without, only what is given is changed.
+        """
+        parameters = (
+            load_path_or_dict
+            if isinstance(load_path_or_dict, Mapping)
+            else files.read_parameters(load_path_or_dict, self)
+        )
+        files.set_parameters(self, parameters, exact_match)
+
+    def save(
+        self, path: str | Path | BinaryIO, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
+    ) -> None:
+        """Write the model as one safe file: nothing in it is code, and it appears whole or not at all."""
+        files.save(self, path, exclude=exclude, include=include)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | BinaryIO,
+        env: Any = None,
+        device: torch.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Read a model from a file of :meth:`save`; nothing in the file is executed.
+
+        ``custom_objects`` supplies values that have no safe form in a file (a lambda, a class of yours), and
+        overrides others; ``kwargs`` override attributes.
+        """
+        return files.load(
+            cls, path, env, device, custom_objects, print_system_info=print_system_info, force_reset=force_reset, **kwargs
+        )
+
+
+def check_for_correct_spaces(env: Any, observation_space: Space, action_space: Space) -> None:
+    """Raise when an environment's spaces are not the model's."""
+    for name, wanted, given in (
+        ("observation", observation_space, env.observation_space),
+        ("action", action_space, env.action_space),
+    ):
+        if wanted != given:
+            raise ValueError(
+                f"{name} spaces do not match: the model was made for {wanted}, the environment has {given}"
+            )

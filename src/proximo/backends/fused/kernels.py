@@ -1,0 +1,145 @@
+"""The compiled entry points: act, values, epoch. Importing this module compiles them or loads them from the cache.
+
+Structures come as addresses (see ``structures.py``); Python has checked the shapes before.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from proximo.backends.fused.heads import (
+    CATEGORICAL, GAUSSIAN, log_probs_and_entropies, normalize_groups, sample,
+)  # fmt: skip
+from proximo.backends.fused.layers import LAYER_BYTES, forward, padded
+from proximo.backends.fused.losses import actor_gradient, critic_gradient
+from proximo.backends.fused.optimizers import squared_norm, step_parameters
+from proximo.backends.fused.simd import (
+    doubles, floats, integers, layer_at, plan_at, shift, small_integers, target_at, update_at,
+)  # fmt: skip
+from proximo.backends.fused.structures import ActionKind, Column, Role, Status
+from proximo.functional.compilation import inner, kernel
+
+ACTOR, CRITIC = int(Role.ACTOR), int(Role.CRITIC)
+DONE, KL_EXCEEDED, NON_FINITE = int(Status.DONE), int(Status.KL_EXCEEDED), int(Status.NON_FINITE)
+INT64, INT8, FLOAT32 = int(ActionKind.INT64), int(ActionKind.INT8), int(ActionKind.FLOAT32)
+POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
+APPROX_KL, LOSS, COLUMNS = int(Column.APPROX_KL), int(Column.LOSS), len(Column)
+
+
+@inner
+def load_lanes(layer, observations, start, rows, stride):
+    """Rows of observations into the lanes of a network's first layer."""
+    lanes = floats(layer.input)
+    for row in range(rows):
+        for feature in range(layer.inputs):
+            lanes[feature * stride + row] = observations[start + row, feature]
+
+
+@inner
+def store_number(address, kind, place, number):
+    """Write an action in the number type of its array."""
+    if kind == INT64:
+        integers(address)[place] = np.int64(number)
+    elif kind == FLOAT32:
+        floats(address)[place] = number
+    elif kind == INT8:
+        small_integers(address)[place] = np.int8(number)
+    else:
+        doubles(address)[place] = number
+
+
+@inner
+def store_actions(plan, target, first, rows, stride):
+    """Actions as chosen go to the rollout; the environment gets them within its bounds, or from its first number on."""
+    actions, size = floats(plan.actions), plan.action_size
+    for row in range(rows):
+        for index in range(size):
+            number, place = actions[index * stride + row], (first + row) * size + index
+            store_number(target.actions, plan.action_kind, place, number)
+            if plan.head == GAUSSIAN:
+                number = max(min(number, floats(plan.high)[index]), floats(plan.low)[index])
+                store_number(target.env_actions, plan.action_kind, place, number)
+            else:
+                moved = np.int64(number) + integers(plan.starts)[index]
+                store_number(target.env_actions, plan.action_kind, place, moved)
+
+
+@inner
+def chunk_values(plan, observations, start, rows, values):
+    """V of some rows of observations, into ``values``."""
+    layers, stride = plan.layers + plan.policy_layers * LAYER_BYTES, padded(rows)
+    load_lanes(layer_at(layers), observations, start, rows, stride)
+    forward(layers, plan.value_layers, stride)
+    found = floats(layer_at(layers + (plan.value_layers - 1) * LAYER_BYTES).output)
+    for row in range(rows):
+        values[row] = found[row]
+
+
+@kernel("void(int64, int64, float32[:, ::1], int64, boolean)")
+def act(plan_address, target_address, observations, step, deterministic):
+    """Actions, log-probabilities and values of a batch of observations [env, feature], into row ``step``."""
+    plan, target = plan_at(plan_address), target_at(target_address)
+    for start in range(0, observations.shape[0], plan.lanes):
+        rows, first = min(plan.lanes, observations.shape[0] - start), step * target.environments + start
+        stride = padded(rows)
+        load_lanes(layer_at(plan.layers), observations, start, rows, stride)
+        forward(plan.layers, plan.policy_layers, stride)
+        if plan.head == CATEGORICAL:
+            normalize_groups(plan, stride)
+        sample(plan, stride, rows, shift(floats(target.noise), first * plan.action_size), deterministic)
+        log_probs_and_entropies(plan, stride, rows)
+        for row in range(rows):
+            floats(target.log_probs)[first + row] = floats(plan.log_probs)[row]
+        store_actions(plan, target, first, rows, stride)
+        chunk_values(plan, observations, start, rows, shift(floats(target.values), first))
+
+
+@kernel("void(int64, float32[:, ::1], float32[::1])")
+def predict_values(plan_address, observations, values):
+    """V(observations), [row, feature] → [row]."""
+    plan = plan_at(plan_address)
+    for start in range(0, observations.shape[0], plan.lanes):
+        rows = min(plan.lanes, observations.shape[0] - start)
+        chunk_values(plan, observations, start, rows, shift(floats(values.ctypes.data), start))
+
+
+@inner
+def judge(update, metrics, squares):
+    """Whether the minibatch may be applied. Divergence is looked at before the step, so a bad one never is."""
+    metrics[LOSS] = (
+        metrics[POLICY_LOSS] + update.ent_coef * metrics[ENTROPY_LOSS] + update.vf_coef * metrics[VALUE_LOSS]
+    )
+    if not math.isfinite(metrics[LOSS]):
+        return NON_FINITE
+    if metrics[APPROX_KL] > 1.5 * update.target_kl:
+        return KL_EXCEEDED
+    return DONE if math.isfinite(squares[ACTOR] + squares[CRITIC]) else NON_FINITE
+
+
+@kernel("Tuple((int64, int64))(int64, int64, int64, int64)")
+def epoch(plan_address, update_address, first_role, last_role):
+    """Gradient steps over all minibatches of ``update.order``. Returns the status and the minibatches applied.
+
+    The roles from ``first_role`` to ``last_role`` are this thread's; with both, it works alone.
+    """
+    plan, update = plan_at(plan_address), update_at(update_address)
+    count = (update.samples + update.batch_size - 1) // update.batch_size
+    for index in range(count):
+        first = index * update.batch_size
+        order, batch = update.order + 8 * first, min(update.batch_size, update.samples - first)
+        metrics, squares = doubles(update.rows + 8 * COLUMNS * index), doubles(update.squares + 16 * index)
+        for role in range(first_role, last_role + 1):
+            if role == ACTOR:
+                actor_gradient(plan, update, order, batch, metrics)
+            else:
+                critic_gradient(plan, update, order, batch, metrics)
+            squares[role] = squared_norm(update, role)
+        status = judge(update, metrics, squares)
+        if status != DONE:
+            return status, index
+        for role in range(first_role, last_role + 1):
+            step_parameters(update, role, math.sqrt(squares[ACTOR] + squares[CRITIC]))
+    return DONE, count

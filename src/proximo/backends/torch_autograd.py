@@ -1,0 +1,53 @@
+"""The reference backend: any policy module, any device, through PyTorch's autograd."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proximo.data import Array, Observation, Rollout
+from proximo.errors import NonFiniteError
+from proximo.functional.spaces import obs_as_tensor
+from proximo.functional.statistics import check_finite_row
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.flat_parameters import FlatParameters
+
+
+class TorchBackend:
+    """Acts and steps with plain PyTorch over flat memory: one gradient norm, one optimiser call."""
+
+    def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters, reason: str) -> None:
+        self.policy = policy
+        self.flat = flat
+        self.description = f"torch: {reason}"
+
+    def start_rollout(self, steps: int, environments: int) -> None:
+        self.policy.set_training_mode(False)
+
+    @torch.no_grad()
+    def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
+        """Sample actions for [env, …] observations into row ``step``; returns them as the environment takes them."""
+        # sampling from NaN logits would fail with torch's words, which name neither step nor environment
+        check_finite_row("observation", observations, step)
+        actions, values, log_probs = self.policy(obs_as_tensor(observations, self.policy.device))
+        rollout.values[step] = values.flatten().cpu().numpy()
+        rollout.log_probs[step] = log_probs.cpu().numpy()
+        chosen = actions.cpu().numpy()
+        rollout.actions[step] = chosen.reshape(rollout.actions.shape[1:])
+        return self.policy.bound_actions(chosen)
+
+    @torch.no_grad()
+    def values(self, observations: Observation) -> Array:
+        """V for [batch, …] observations: [batch] float32."""
+        return self.policy.predict_values(obs_as_tensor(observations, self.policy.device)).flatten().cpu().numpy()
+
+    def descend(self, loss: Tensor, max_grad_norm: float) -> None:
+        """One step against the gradient of ``loss``, its norm cut to ``max_grad_norm``; nothing on a non-finite one."""
+        self.flat.bind_gradients()
+        self.flat.zero_gradients()
+        loss.backward()
+        norm = self.flat.gradient_norm()
+        if not torch.isfinite(norm):
+            raise NonFiniteError(f"the gradient norm is {float(norm)} (loss {float(loss.detach())})")
+        self.flat.gradients.mul_(torch.clamp(max_grad_norm / (norm + 1e-6), max=1.0))
+        self.policy.optimizer.step()

@@ -1,0 +1,132 @@
+"""Make vector environments from an id, a class or a factory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from proximo.envs.atari import AtariWrapper
+from proximo.envs.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env, unwrap_wrapper
+from proximo.envs.monitor import Monitor
+from proximo.envs.vec_env import VecEnv
+from proximo.errors import MissingExtraError, near_matches
+
+__all__ = ["is_wrapped", "make_atari_env", "make_env", "make_vec_env", "unwrap_wrapper"]
+
+_ATARI_ID = re.compile(r"^ALE/|NoFrameskip-v\d+$|-ram-v\d+$")
+_PACKAGE_AND_EXTRA = {  # word in gymnasium's message → what to install
+    "mujoco": ("mujoco", "mujoco"),
+    "box2d": ("box2d", "box2d"),
+    "pygame": ("pygame", "classic"),
+    "ale": ("ale-py", "atari"),
+    "opencv": ("opencv-python-headless", "atari"),
+}
+
+
+def make_env(env_id: str, **env_kwargs: Any) -> gym.Env[Any, Any]:
+    """``gymnasium.make`` with ``rgb_array`` rendering where the environment has it, and errors that help."""
+    _register_atari(env_id)
+    try:
+        try:
+            return gym.make(env_id, **{"render_mode": "rgb_array", **env_kwargs})
+        except TypeError:  # its constructor takes no render_mode
+            return gym.make(env_id, **env_kwargs)
+    except gym.error.UnregisteredEnv as error:
+        raise ValueError(f"unknown environment id {env_id!r}: {near_matches(env_id, gym.registry)}") from error
+    except gym.error.DependencyNotInstalled as error:
+        message = str(error).lower()
+        for word, (package, extra) in _PACKAGE_AND_EXTRA.items():
+            if word in message:
+                raise MissingExtraError(package, extra, f"the environment {env_id!r}") from error
+        raise
+
+
+def _register_atari(env_id: str) -> None:
+    if _ATARI_ID.search(env_id) is None or env_id in gym.registry:
+        return
+    if importlib.util.find_spec("ale_py") is None:
+        raise MissingExtraError("ale-py", "atari", f"the environment {env_id!r}")
+    import ale_py
+
+    gym.register_envs(ale_py)
+
+
+def make_vec_env(
+    env_id: str | Callable[..., gym.Env[Any, Any]],
+    n_envs: int = 1,
+    seed: int | None = None,
+    start_index: int = 0,
+    monitor_dir: str | Path | None = None,
+    wrapper_class: Callable[..., gym.Env[Any, Any]] | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    vec_env_cls: type[VecEnv] | None = None,
+    vec_env_kwargs: dict[str, Any] | None = None,
+    monitor_kwargs: dict[str, Any] | None = None,
+    wrapper_kwargs: dict[str, Any] | None = None,
+) -> VecEnv:
+    """``n_envs`` monitored copies of an environment as one vector environment.
+
+    Each copy is made, wrapped in a ``Monitor`` (writing ``<monitor_dir>/<index>.monitor.csv`` if a folder is given),
+    then in ``wrapper_class``. Copy ``i`` gets the seed ``seed + i`` at the first reset, its action space
+    ``seed + start_index + i``. Workers instead of a loop: ``vec_env_cls=SubprocVecEnv``.
+
+    >>> env = make_vec_env("CartPole-v1", n_envs=2, seed=0)
+    >>> env.reset().shape
+    (2, 4)
+    """
+    if n_envs < 1:
+        raise ValueError(f"n_envs must be at least 1, got {n_envs}")
+
+    def factory(index: int) -> Callable[[], gym.Env[Any, Any]]:
+        def make() -> gym.Env[Any, Any]:
+            make_one = (lambda **kwargs: make_env(env_id, **kwargs)) if isinstance(env_id, str) else env_id
+            env = require_gymnasium_env(make_one(**(env_kwargs or {})))
+            if seed is not None:
+                env.action_space.seed(seed + index)
+            filename = None if monitor_dir is None else os.path.join(monitor_dir, str(index))
+            env = Monitor(env, filename=filename, **(monitor_kwargs or {}))
+            return env if wrapper_class is None else wrapper_class(env, **(wrapper_kwargs or {}))
+
+        return make
+
+    factories = [factory(start_index + index) for index in range(n_envs)]
+    vec_env = (vec_env_cls or DummyVecEnv)(factories, **(vec_env_kwargs or {}))  # type: ignore[call-arg, arg-type]
+    vec_env.seed(seed)
+    return vec_env
+
+
+def make_atari_env(
+    env_id: str | Callable[..., gym.Env[Any, Any]],
+    n_envs: int = 1,
+    seed: int | None = None,
+    start_index: int = 0,
+    monitor_dir: str | Path | None = None,
+    wrapper_kwargs: dict[str, Any] | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    vec_env_cls: type[VecEnv] | None = None,
+    vec_env_kwargs: dict[str, Any] | None = None,
+    monitor_kwargs: dict[str, Any] | None = None,
+) -> VecEnv:
+    """:func:`make_vec_env` with the usual Atari preprocessing, see :class:`AtariWrapper`.
+
+    The ``Monitor`` sits inside, so ``episode`` reports whole games with unclipped rewards, and lengths in frames.
+    """
+    return make_vec_env(
+        env_id,
+        n_envs=n_envs,
+        seed=seed,
+        start_index=start_index,
+        monitor_dir=monitor_dir,
+        wrapper_class=AtariWrapper,
+        env_kwargs=env_kwargs,
+        vec_env_cls=vec_env_cls,
+        vec_env_kwargs=vec_env_kwargs,
+        monitor_kwargs=monitor_kwargs,
+        wrapper_kwargs=wrapper_kwargs,
+    )

@@ -1,0 +1,195 @@
+"""Episode statistics: the ``Monitor`` wrapper, its CSV files, and reading them back.
+
+A file ``*.monitor.csv`` opens with ``#{"t_start": …, "env_id": …}``, then has a column header and one row per
+episode: ``r`` (return), ``l`` (length in steps), ``t`` (seconds since the start), and any extra keys.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsFloat
+
+import gymnasium as gym
+
+from proximo.data import Info
+from proximo.errors import MissingExtraError, ProximoError
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["LoadMonitorResultsError", "Monitor", "ResultsWriter", "get_monitor_files", "load_results"]
+
+
+class LoadMonitorResultsError(ProximoError):
+    """A folder without readable monitor files."""
+
+
+class Monitor(gym.Wrapper[Any, Any, Any, Any]):
+    """Record return, length and time of each episode; put them in ``info["episode"]`` and, if asked, in a CSV file.
+
+    ``info_keywords`` names keys of the last info, ``reset_keywords`` arguments of ``reset``, to record as well.
+    With ``allow_early_resets=False``, resetting before the episode has ended is an error.
+    """
+
+    EXT = "monitor.csv"
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        filename: str | Path | None = None,
+        allow_early_resets: bool = True,
+        reset_keywords: tuple[str, ...] = (),
+        info_keywords: tuple[str, ...] = (),
+        override_existing: bool = True,
+    ) -> None:
+        super().__init__(env)
+        self.t_start = time.time()
+        self.results_writer: ResultsWriter | None = None
+        if filename is not None:
+            self.results_writer = ResultsWriter(
+                filename,
+                header={"t_start": self.t_start, "env_id": str(env.spec.id if env.spec is not None else None)},
+                extra_keys=(*reset_keywords, *info_keywords),
+                override_existing=override_existing,
+            )
+        self.reset_keywords = reset_keywords
+        self.info_keywords = info_keywords
+        self.allow_early_resets = allow_early_resets
+        self.needs_reset = True
+        self.rewards: list[float] = []
+        self.episode_returns: list[float] = []
+        self.episode_lengths: list[int] = []
+        self.episode_times: list[float] = []
+        self.current_reset_info: dict[str, Any] = {}
+        self._steps_before_episode = 0
+
+    def reset(self, **kwargs: Any) -> tuple[Any, Info]:
+        if not self.allow_early_resets and not self.needs_reset:
+            raise RuntimeError("reset before the episode has ended; allow it with Monitor(env, allow_early_resets=True)")
+        for key in self.reset_keywords:
+            if kwargs.get(key) is None:
+                raise ValueError(f"reset() lacks the argument {key!r} that Monitor(reset_keywords=…) is to record")
+            self.current_reset_info[key] = kwargs[key]
+        self._steps_before_episode += len(self.rewards)
+        self.rewards = []
+        self.needs_reset = False
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, Info]:
+        if self.needs_reset:
+            raise RuntimeError("the episode has ended; call reset() before the next step()")
+        outcome = self.env.step(action)
+        _, reward, terminated, truncated, info = outcome
+        self.rewards.append(float(reward))
+        if terminated or truncated:
+            self._record_episode(info)
+        return outcome
+
+    def _record_episode(self, info: Info) -> None:
+        self.needs_reset = True
+        episode_return, length, seconds = sum(self.rewards), len(self.rewards), time.time() - self.t_start
+        self.episode_returns.append(episode_return)
+        self.episode_lengths.append(length)
+        self.episode_times.append(seconds)
+        episode: Info = {"r": round(episode_return, 6), "l": length, "t": round(seconds, 6)}
+        episode.update({key: info[key] for key in self.info_keywords})
+        episode.update(self.current_reset_info)
+        if self.results_writer is not None:
+            self.results_writer.write_row(episode)
+        info["episode"] = episode
+
+    def close(self) -> None:
+        super().close()
+        if self.results_writer is not None:
+            self.results_writer.close()
+
+    @property
+    def total_steps(self) -> int:
+        return self._steps_before_episode + len(self.rewards)
+
+    def get_total_steps(self) -> int:
+        return self.total_steps
+
+    def get_episode_rewards(self) -> list[float]:
+        return self.episode_returns
+
+    def get_episode_lengths(self) -> list[int]:
+        return self.episode_lengths
+
+    def get_episode_times(self) -> list[float]:
+        return self.episode_times
+
+
+class ResultsWriter:
+    """Append episodes to a monitor file; a name that does not end in ``monitor.csv`` gets that ending."""
+
+    def __init__(
+        self,
+        filename: str | Path = "",
+        header: dict[str, float | str] | None = None,
+        extra_keys: tuple[str, ...] = (),
+        override_existing: bool = True,
+    ) -> None:
+        path = Path(filename)
+        if not str(filename).endswith(Monitor.EXT):
+            path = path / Monitor.EXT if path.is_dir() else Path(f"{filename}.{Monitor.EXT}")
+        path = path.resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.file_handler = open(path, "w" if override_existing else "a", newline="\n")  # noqa: SIM115, closed by close()
+        self.logger = csv.DictWriter(self.file_handler, fieldnames=("r", "l", "t", *extra_keys))
+        if self.file_handler.tell() == 0:
+            self.file_handler.write(f"#{json.dumps(header or {})}\n")
+            self.logger.writeheader()
+        self.file_handler.flush()
+
+    def write_row(self, epinfo: Info) -> None:
+        self.logger.writerow(epinfo)
+        self.file_handler.flush()
+
+    def close(self) -> None:
+        self.file_handler.close()
+
+
+def get_monitor_files(path: str | Path) -> list[str]:
+    """The monitor files directly in a folder."""
+    return [str(file) for file in sorted(Path(path).glob(f"*{Monitor.EXT}"))]
+
+
+def load_results(path: str | Path) -> pandas.DataFrame:
+    """All episodes of a folder's monitor files in order of time; ``t`` counts from the earliest start."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError("pandas", "plot", "loading monitor files") from error
+
+    files = get_monitor_files(path)
+    if not files:
+        raise LoadMonitorResultsError(f"no files named *{Monitor.EXT} in {path}; train with a monitor_dir first")
+    starts, tables = [], []
+    for name in files:
+        with open(name) as file:
+            start = _read_header(name, file.readline())["t_start"]
+            table = pandas.read_csv(file, index_col=None)
+        starts.append(start)
+        table["t"] += start
+        tables.append(table)
+    tables = [table for table in tables if not table.empty]
+    if not tables:
+        return pandas.DataFrame(columns=["r", "l", "t"]).reset_index()
+    episodes = pandas.concat(tables).sort_values("t").reset_index()
+    episodes["t"] -= min(starts)
+    return episodes
+
+
+def _read_header(name: str, first_line: str) -> dict[str, Any]:
+    try:
+        if not first_line.startswith("#"):
+            raise ValueError("the first line does not start with '#'")
+        header = json.loads(first_line[1:])
+        float(header["t_start"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise LoadMonitorResultsError(f"{name} is not a monitor file: {error!r}") from error
+    return dict(header)

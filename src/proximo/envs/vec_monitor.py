@@ -1,0 +1,96 @@
+"""Episode statistics of vector environments that come without a ``Monitor`` inside."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from proximo.data import Array, Info, Observation, StepArrays
+from proximo.envs.monitor import Monitor, ResultsWriter
+from proximo.envs.vec_env import StepTransform, VecEnv
+
+
+class EpisodeTotals:
+    """Return and length so far of the episode in each environment."""
+
+    def __init__(self, num_envs: int) -> None:
+        self.started_at = time.time()
+        self.returns = np.zeros(num_envs, np.float64)
+        self.lengths = np.zeros(num_envs, np.int64)
+
+    def clear(self) -> None:
+        self.returns[:] = 0.0
+        self.lengths[:] = 0
+
+    def add(self, rewards: Array, valid: Array | None) -> None:
+        """Count a step; a row that only reset its environment does not count."""
+        if valid is None:
+            self.returns += rewards
+            self.lengths += 1
+        else:
+            self.returns += np.where(valid, rewards, 0.0)
+            self.lengths += valid
+
+    def take(self, index: int) -> Info:
+        """The ended episode's ``{"r", "l", "t"}``, and zero for the next."""
+        episode = {
+            "r": round(float(self.returns[index]), 6),
+            "l": int(self.lengths[index]),
+            "t": round(time.time() - self.started_at, 6),
+        }
+        self.returns[index] = 0.0
+        self.lengths[index] = 0
+        return episode
+
+
+class VecMonitor(StepTransform):
+    """What :class:`Monitor` does, one level up: ``infos[i]["episode"]`` at each end, and a CSV file if asked."""
+
+    def __init__(
+        self, venv: VecEnv, filename: str | Path | None = None, info_keywords: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(venv)
+        if any(venv.env_is_wrapped(Monitor)):
+            warnings.warn(
+                "the environments already have a Monitor; VecMonitor replaces its statistics by its own", stacklevel=2
+            )
+        self.info_keywords = info_keywords
+        self.episode_count = 0
+        self.totals = EpisodeTotals(self.num_envs)
+        self.t_start = self.totals.started_at
+        self.results_writer: ResultsWriter | None = None
+        if filename:
+            spec = getattr(venv, "spec", None)
+            header: dict[str, float | str] = {"t_start": self.t_start, "env_id": str(spec and spec.id)}
+            self.results_writer = ResultsWriter(filename, header=header, extra_keys=info_keywords)
+
+    @property
+    def episode_returns(self) -> Array:
+        return self.totals.returns
+
+    @property
+    def episode_lengths(self) -> Array:
+        return self.totals.lengths
+
+    def reset(self) -> Observation:
+        self.totals.clear()
+        return self.venv.reset()
+
+    def transform(self, step: StepArrays) -> StepArrays:
+        self.totals.add(step.rewards, step.valid)
+        for index, info in step.infos.items():
+            episode = self.totals.take(index)
+            episode.update({key: info[key] for key in self.info_keywords})
+            info["episode"] = episode
+            self.episode_count += 1
+            if self.results_writer is not None:
+                self.results_writer.write_row(episode)
+        return step
+
+    def close(self) -> None:
+        if self.results_writer is not None:
+            self.results_writer.close()
+        super().close()

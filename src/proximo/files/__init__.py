@@ -1,0 +1,1 @@
+"""Safe model files: a container without code, and values as JSON without import paths."""

@@ -1,0 +1,1 @@
+from proximo.training.archive import read_archive, write_archive  # noqa

@@ -1,0 +1,1 @@
+from proximo.training.encoding import decode, decode_fields, encode, encode_fields, register_class, register  # noqa

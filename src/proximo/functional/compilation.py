@@ -1,0 +1,132 @@
+"""Compiling numerical kernels with numba, once per machine, into a user's cache folder.
+
+Importing this module does not import numba: that takes half a second, and only kernels need it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# NaN and infinity keep their meaning, so the guards of a kernel see them; sums may be reordered, products fused
+FASTMATH = {"contract", "reassoc", "nsz"}
+
+ABOUT_SECONDS = 6
+
+
+def announce(message: str) -> None:
+    """Say on standard error that compiling has begun; replace it to keep quiet or to show it elsewhere."""
+    sys.stderr.write(f"proximo: {message}\n")
+    sys.stderr.flush()
+
+
+def cache_folder(sources: Path) -> Path:
+    """Where compiled code of the modules in the folder ``sources`` lives: another version of them, another folder.
+
+    numba notices a change of the file that holds a kernel, not of the files that kernel calls into; hence the hash.
+    ``PROXIMO_CACHE_DIR`` names the root, else ``$XDG_CACHE_HOME/proximo``, else ``~/.cache/proximo``.
+    """
+    import numba
+
+    root = os.environ.get("PROXIMO_CACHE_DIR")
+    if not root:
+        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "proximo")
+    digest = hashlib.sha256()
+    for source in sorted(sources.glob("*.py")):
+        digest.update(source.read_bytes())
+    return Path(root) / "kernels" / f"numba-{numba.__version__}-{sources.name}-{digest.hexdigest()[:16]}"
+
+
+def writable(folder: Path) -> bool:
+    """Whether the folder exists, or could be made, and takes files; if not, warn that nothing will be kept."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError as error:
+        warnings.warn(
+            f"compiled kernels cannot be kept in {folder} ({error}), so every process compiles them again; "
+            "set PROXIMO_CACHE_DIR to a folder that can be written",
+            stacklevel=2,
+        )
+        return False
+
+
+_chosen: dict[Path, Path | None] = {}  # folder of sources → its cache folder, None when nothing can be written
+_announced = False
+
+
+def _cache_for(sources: Path) -> Path | None:
+    if sources not in _chosen:
+        folder = cache_folder(sources)
+        _chosen[sources] = folder if writable(folder) else None
+    return _chosen[sources]
+
+
+@contextlib.contextmanager
+def _numba_cache_in(folder: Path) -> Iterator[None]:
+    """Point numba at ``folder`` for the moment of decoration; a user's own kernels keep their place."""
+    from numba import config
+
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+@contextlib.contextmanager
+def _announcing() -> Iterator[None]:
+    """Announce, once per process, a compilation that really happens: loading from the cache is silent."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            global _announced
+            if not _announced:
+                _announced = True
+                announce(f"compiling kernels, once (about {ABOUT_SECONDS} s)")
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
+
+
+def kernel(signature: str, fastmath: bool = True) -> Callable[[Function], Function]:
+    """Compile a function that Python calls, for exactly this signature, or load it from the cache. It frees the GIL."""
+    import numba
+
+    def decorate(function: Function) -> Function:
+        folder = _cache_for(Path(function.__code__.co_filename).parent)
+        options = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH if fastmath else False}
+        with _announcing(), _numba_cache_in(folder) if folder else contextlib.nullcontext():
+            return numba.njit(signature, cache=folder is not None, **options)(function)
+
+    return decorate
+
+
+def inner(function: Function) -> Function:
+    """A function that only kernels call: no Python wrapper, which halves the time it takes to compile."""
+    import numba
+
+    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", fastmath=FASTMATH)(function)
+
+
+def inlined(function: Function) -> Function:
+    """An inner function whose body is always put into its caller, so that a loop around it can be vectorised."""
+    import numba
+
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
+    return numba.njit(error_model="numpy", fastmath=FASTMATH, **options)(function)

@@ -1,0 +1,120 @@
+"""Hyperparameters that change while training: functions of the progress that remains, 1 at the start and 0 at the end.
+
+The classes are values: they compare by content, print as the call that makes them, and hold plain numbers, so that a
+model file can write them without pickle.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from proximo.data import Schedule
+
+
+@dataclass(frozen=True)
+class ConstantSchedule:
+    """The same value from start to end.
+
+    >>> ConstantSchedule(0.2)(0.5)
+    0.2
+    """
+
+    val: float
+
+    def __call__(self, progress_remaining: float) -> float:
+        return self.val
+
+
+@dataclass(frozen=True)
+class LinearSchedule:
+    """A straight line from ``start`` to ``end``, reached after ``end_fraction`` of the training and kept from there.
+
+    >>> schedule = LinearSchedule(start=1.0, end=0.0, end_fraction=0.5)
+    >>> schedule(1.0), schedule(0.75), schedule(0.2)
+    (1.0, 0.5, 0.0)
+    """
+
+    start: float
+    end: float
+    end_fraction: float
+
+    def __call__(self, progress_remaining: float) -> float:
+        progress = 1.0 - progress_remaining
+        if progress >= self.end_fraction:
+            return self.end
+        return self.start + progress * (self.end - self.start) / self.end_fraction
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class FloatSchedule:
+    """A number or a function of progress, made a schedule of finite, non-negative Python floats.
+
+    A function may return NumPy or torch scalars. What no learning rate and no clip range can be stops the training
+    with the progress at which it came, rather than spoiling the weights:
+
+    >>> FloatSchedule(lambda progress: progress - 0.5)(0.25)
+    Traceback (most recent call last):
+    ...
+    ValueError: the schedule gives -0.25 at progress_remaining=0.25; expected a finite number of at least 0
+    """
+
+    value_schedule: Schedule
+
+    def __init__(self, value_schedule: Schedule | float) -> None:
+        if isinstance(value_schedule, FloatSchedule):
+            schedule = value_schedule.value_schedule
+        elif callable(value_schedule):
+            schedule = value_schedule
+        else:
+            schedule = ConstantSchedule(_number(value_schedule))
+            check_schedule_value("the constant schedule", schedule.val)
+        object.__setattr__(self, "value_schedule", schedule)
+
+    def __call__(self, progress_remaining: float) -> float:
+        value = float(self.value_schedule(progress_remaining))
+        if not 0.0 <= value < math.inf:  # false for NaN too
+            raise ValueError(
+                f"the schedule gives {value} at progress_remaining={progress_remaining}; "
+                "expected a finite number of at least 0"
+            )
+        return value
+
+    def __repr__(self) -> str:
+        return f"FloatSchedule({self.value_schedule})"
+
+
+def check_schedule_value(name: str, value: float, minimum: float = 0.0) -> None:
+    """Refuse a hyperparameter that is not a finite number of at least ``minimum``.
+
+    >>> check_schedule_value("learning_rate", float("nan"))
+    Traceback (most recent call last):
+    ...
+    ValueError: learning_rate is nan; expected a finite number of at least 0
+    """
+    if not minimum <= value < math.inf:
+        raise ValueError(f"{name} is {value}; expected a finite number of at least {minimum:g}")
+
+
+def get_schedule_fn(value_schedule: Schedule | float) -> Schedule:
+    """Older name of :class:`FloatSchedule`."""
+    return FloatSchedule(value_schedule)
+
+
+def get_linear_fn(start: float, end: float, end_fraction: float) -> Schedule:
+    """Older name of :class:`LinearSchedule`."""
+    return LinearSchedule(start, end, end_fraction)
+
+
+def constant_fn(val: float) -> Schedule:
+    """Older name of :class:`ConstantSchedule`."""
+    return ConstantSchedule(val)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, str | bytes):  # "3e-4" read from a file would pass float()
+        raise TypeError(f"a schedule is a number or a function of progress_remaining, not the text {value!r}")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"a schedule is a number or a function of progress_remaining, not {value!r}") from error

@@ -1,0 +1,125 @@
+"""Proximal policy optimisation (Schulman et al. 2017): epochs of clipped minibatch steps over one rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proximo.backends.fused import FusedBackend
+from proximo.backends.torch_autograd import TorchBackend
+from proximo.data import Metrics, Minibatch
+from proximo.errors import NonFiniteError
+from proximo.functional.losses import LossTerms, PPOSettings, ppo_loss
+from proximo.functional.statistics import explained_variance
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.rollout.minibatches import minibatches, on_device
+from proximo.rollout.storage import RolloutBuffer, is_stock
+
+Row = NDArray[np.float64]  # the terms of LossTerms, in their order
+
+
+class PPOLearner:
+    """Updates a policy from a rollout; returns metrics and keeps nothing but its random generator."""
+
+    def __init__(
+        self, policy: ActorCriticPolicy, backend: TorchBackend | FusedBackend, generator: np.random.Generator
+    ) -> None:
+        self.policy = policy
+        self.backend = backend
+        self.generator = generator
+
+    def update(self, buffer: RolloutBuffer, settings: PPOSettings) -> Metrics:
+        """Train on one rollout with its advantages; stops early where ``target_kl`` says so."""
+        self.policy.set_training_mode(True)
+        for group in self.policy.optimizer.param_groups:
+            group["lr"] = settings.learning_rate
+        epochs = self._fused_epochs if isinstance(self.backend, FusedBackend) else self._torch_epochs
+        rows: list[Row] = []  # one [minibatch, term] array per epoch
+        for epoch in epochs(self.backend, buffer, settings):  # type: ignore[arg-type]
+            rows.append(epoch)
+        return self._metrics(rows, buffer, settings)
+
+    def _fused_epochs(
+        self, backend: FusedBackend, buffer: RolloutBuffer, settings: PPOSettings
+    ) -> Iterator[Row]:
+        indices = buffer.rollout.sample_indices()
+        backend.start_update(buffer.rollout)
+        for _ in range(settings.n_epochs):
+            rows, status = backend.ppo_epoch(buffer.rollout, self.generator.permutation(indices), settings)
+            if status.non_finite:
+                raise non_finite_update(len(rows))
+            yield rows
+            if status.stopped:
+                return
+
+    def _torch_epochs(self, backend: TorchBackend, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Row]:
+        for epoch in self._minibatches(buffer, settings):
+            rows: list[list[float]] = []
+            stopped = False
+            for minibatch in epoch:
+                terms, stopped = self._step(backend, minibatch, settings, len(rows))
+                rows.append([float(term.detach()) for term in terms])
+                if stopped:
+                    break
+            yield np.asarray(rows, np.float64)
+            if stopped:
+                return
+
+    def _minibatches(self, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Iterator[Minibatch]]:
+        """The minibatches of each epoch; the rollout moves to the device once."""
+        if not is_stock(buffer):
+            yield from (buffer.get(settings.batch_size) for _ in range(settings.n_epochs))
+            return
+        whole, indices = on_device(buffer.rollout, self.policy.device), buffer.rollout.sample_indices()
+        for _ in range(settings.n_epochs):
+            yield minibatches(whole, self.generator.permutation(indices), settings.batch_size)
+
+    def _step(
+        self, backend: TorchBackend, batch: Minibatch, settings: PPOSettings, index: int
+    ) -> tuple[LossTerms, bool]:
+        """One gradient step; the KL is checked before it, so a bad minibatch is never applied."""
+        actions = batch.actions.long().flatten() if self._discrete else batch.actions
+        values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, actions)
+        terms = ppo_loss(values.flatten(), log_prob, entropy, batch, settings)
+        if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
+            return terms, True
+        try:
+            backend.descend(terms.loss, settings.max_grad_norm)
+        except NonFiniteError as error:
+            raise non_finite_update(index) from error
+        return terms, False
+
+    @property
+    def _discrete(self) -> bool:
+        return self.policy.action_space.shape == () and not np.issubdtype(self.policy.action_space.dtype, np.floating)
+
+    def _metrics(self, epochs: list[Row], buffer: RolloutBuffer, settings: PPOSettings) -> Metrics:
+        rows = np.concatenate(epochs)
+        mean = LossTerms(*rows.mean(axis=0))  # type: ignore[arg-type]
+        metrics = {
+            "entropy_loss": float(mean.entropy_loss),
+            "policy_gradient_loss": float(mean.policy_loss),
+            "value_loss": float(mean.value_loss),
+            "approx_kl": float(LossTerms(*epochs[-1].mean(axis=0)).approx_kl),  # type: ignore[arg-type]
+            "clip_fraction": float(mean.clip_fraction),
+            "loss": float(LossTerms(*rows[-1]).loss),  # type: ignore[arg-type]
+            "explained_variance": explained_variance(buffer.values.flatten(), buffer.returns.flatten()),
+            "learning_rate": settings.learning_rate,
+            "epochs": float(len(epochs)),
+            "clip_range": settings.clip_range,
+        }
+        if hasattr(self.policy, "log_std"):
+            metrics["std"] = float(self.policy.log_std.detach().exp().mean())
+        if settings.clip_range_vf is not None:
+            metrics["clip_range_vf"] = settings.clip_range_vf
+        return metrics
+
+
+def non_finite_update(minibatch: int) -> NonFiniteError:
+    return NonFiniteError(
+        f"NaN or infinity in the loss or its gradient at minibatch {minibatch} of the epoch; it was not applied, so the "
+        "weights are still finite. A smaller learning_rate or max_grad_norm, or VecNormalize around the environment, "
+        "usually cures this"
+    )

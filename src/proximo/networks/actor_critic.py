@@ -1,0 +1,374 @@
+"""The policy: a network with an action distribution and a value.
+
+Observation → features extractor → ``mlp_extractor`` → latents → ``action_net`` and ``value_net``. Parameter names equal
+those of Stable-Baselines3, so weights move between the two libraries by ``load_state_dict``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from proximo.data import Array, Observation, Schedule, TensorObservation
+from proximo.files.archive import read_archive, write_archive
+from proximo.files.encoding import decode_fields, encode_fields, register_class
+from proximo.functional.distributions import DiagGaussianDistribution, Distribution, make_proba_distribution
+from proximo.functional.spaces import Space, batch_observation, obs_as_tensor, preprocess_obs
+from proximo.networks.encoders import (
+    BaseFeaturesExtractor,
+    CombinedExtractor,
+    FlattenExtractor,
+    MlpExtractor,
+    NatureCNN,
+    NetArch,
+)
+
+RecurrentState = tuple[Array, ...]
+
+
+def get_device(device: torch.device | str = "auto") -> torch.device:
+    """``"auto"`` is CUDA where there is one, else the CPU; asking for a missing CUDA falls back to the CPU."""
+    wanted = torch.device("cuda" if device == "auto" else device)
+    if wanted.type == "cuda" and not torch.cuda.is_available():
+        return torch.device("cpu")
+    return wanted
+
+
+class BasePolicy(nn.Module, ABC):
+    """What every policy shares: spaces, observations as tensors, ``predict``, files."""
+
+    features_extractor: BaseFeaturesExtractor
+    optimizer: torch.optim.Optimizer
+
+    def __init__(
+        self,
+        observation_space: Space,
+        action_space: Space,
+        features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor,
+        features_extractor_kwargs: dict[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
+        squash_output: bool = False,
+    ) -> None:
+        super().__init__()
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.features_extractor_class = features_extractor_class
+        self.features_extractor_kwargs = dict(features_extractor_kwargs or {})
+        self.normalize_images = normalize_images
+        self.optimizer_class = optimizer_class
+        self.optimizer_kwargs = dict(optimizer_kwargs or {})
+        self._squash_output = squash_output
+        if not normalize_images and issubclass(features_extractor_class, NatureCNN | CombinedExtractor):
+            self.features_extractor_kwargs.setdefault("normalized_image", True)
+
+    @property
+    def squash_output(self) -> bool:
+        return self._squash_output
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the first parameter (the CPU for a policy without any)."""
+        for parameter in self.parameters():
+            return parameter.device
+        return get_device("cpu")
+
+    def make_features_extractor(self) -> BaseFeaturesExtractor:
+        return self.features_extractor_class(self.observation_space, **self.features_extractor_kwargs)
+
+    def extract_features(self, obs: TensorObservation, features_extractor: BaseFeaturesExtractor) -> Any:
+        return features_extractor(preprocess_obs(obs, self.observation_space, self.normalize_images))
+
+    @staticmethod
+    def init_weights(module: nn.Module, gain: float = 1) -> None:
+        """Orthogonal weights and zero biases for linear and convolutional layers."""
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            nn.init.orthogonal_(module.weight, gain=gain)
+            if module.bias is not None:
+                module.bias.data.fill_(0.0)
+
+    def set_training_mode(self, mode: bool) -> None:
+        if self.training != mode:
+            self.train(mode)
+
+    def is_vectorized_observation(self, observation: Observation) -> bool:
+        return batch_observation(observation, self.observation_space)[1]
+
+    def obs_to_tensor(self, observation: Observation) -> tuple[TensorObservation, bool]:
+        """The observation as a batch of tensors on the policy's device, and whether it came as a batch."""
+        batch, vectorized = batch_observation(observation, self.observation_space)
+        return obs_as_tensor(batch, self.device), vectorized
+
+    @abstractmethod
+    def _predict(self, observation: TensorObservation, deterministic: bool = False) -> Tensor:
+        """Actions for a batch of preprocessed-to-tensor observations."""
+
+    def predict(
+        self,
+        observation: Observation,
+        state: RecurrentState | None = None,
+        episode_start: Array | None = None,
+        deterministic: bool = False,
+    ) -> tuple[Array, RecurrentState | None]:
+        """Actions that the environment can take, for one observation or a batch, and the next recurrent state."""
+        self.set_training_mode(False)
+        tensors, vectorized = self.obs_to_tensor(observation)
+        with torch.no_grad():
+            actions = self._predict(tensors, deterministic=deterministic)
+        bounded = self.bound_actions(actions.cpu().numpy().reshape((-1, *(self.action_space.shape or ()))))
+        return (bounded if vectorized else bounded[0]), state
+
+    def bound_actions(self, actions: Array) -> Array:
+        """Actions as the environment takes them: continuous ones clipped (or rescaled, when squashed) to its bounds."""
+        if not isinstance(self.action_space, spaces.Box):
+            return actions
+        if self.squash_output:
+            return self.unscale_action(actions)
+        return np.clip(actions, self.action_space.low, self.action_space.high)
+
+    def scale_action(self, action: Array) -> Array:
+        """[low, high] → [−1, 1]"""
+        box = self._box()
+        return 2.0 * ((action - box.low) / (box.high - box.low)) - 1.0
+
+    def unscale_action(self, scaled_action: Array) -> Array:
+        """[−1, 1] → [low, high]"""
+        box = self._box()
+        return box.low + 0.5 * (scaled_action + 1.0) * (box.high - box.low)
+
+    def _box(self) -> spaces.Box:
+        if not isinstance(self.action_space, spaces.Box):
+            raise TypeError(f"only Box actions can be rescaled, this policy acts in {self.action_space}")
+        return self.action_space
+
+    def parameters_to_vector(self) -> Array:
+        return nn.utils.parameters_to_vector(self.parameters()).detach().cpu().numpy()
+
+    def load_from_vector(self, vector: Array) -> None:
+        with torch.no_grad():
+            start = 0
+            for parameter in self.parameters():
+                # copied in place: the parameters are views of one flat memory
+                part = torch.as_tensor(vector[start : start + parameter.numel()])
+                parameter.copy_(part.view_as(parameter))
+                start += parameter.numel()
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        """The constructor's arguments, for :meth:`save`."""
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "features_extractor_class": self.features_extractor_class,
+            "features_extractor_kwargs": self.features_extractor_kwargs,
+            "normalize_images": self.normalize_images,
+            "optimizer_class": self.optimizer_class,
+            "optimizer_kwargs": self.optimizer_kwargs,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write constructor arguments and weights as a safe archive (no pickle)."""
+        fields, needs = encode_fields(self._get_constructor_parameters())
+        manifest = {"content": "policy", "fields": fields, "needs": needs}
+        write_archive(path, manifest, {"policy": self.state_dict()})
+
+    @classmethod
+    def load(
+        cls, path: str | Path, device: torch.device | str = "auto", custom_objects: dict[str, Any] | None = None
+    ) -> Self:
+        """Rebuild a policy of this class from :meth:`save`'s file."""
+        manifest, tensors = read_archive(path)
+        arguments = decode_fields(manifest["fields"], manifest["needs"], custom_objects)
+        policy = cls(**arguments)
+        policy.load_state_dict(tensors["policy"])
+        return policy.to(get_device(device))
+
+
+def _zero_learning_rate(_: float) -> float:
+    return 0.0
+
+
+class ActorCriticPolicy(BasePolicy):
+    """Policy and value network over one features extractor, or over one each."""
+
+    mlp_extractor: Any  # MlpExtractor, or a user's module with latent_dim_pi, latent_dim_vf, forward_actor, …
+    log_std: nn.Parameter
+
+    def __init__(
+        self,
+        observation_space: Space,
+        action_space: Space,
+        lr_schedule: Schedule = _zero_learning_rate,
+        net_arch: NetArch | None = None,
+        activation_fn: type[nn.Module] = nn.Tanh,
+        ortho_init: bool = True,
+        use_sde: bool = False,
+        log_std_init: float = 0.0,
+        full_std: bool = True,
+        use_expln: bool = False,
+        squash_output: bool = False,
+        features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor,
+        features_extractor_kwargs: dict[str, Any] | None = None,
+        share_features_extractor: bool = True,
+        normalize_images: bool = True,
+        optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        if optimizer_kwargs is None and optimizer_class is torch.optim.Adam:
+            optimizer_kwargs = {"eps": 1e-5}  # the default 1e-8 lets tiny second moments blow up a step
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor_class,
+            features_extractor_kwargs,
+            normalize_images=normalize_images,
+            optimizer_class=optimizer_class,
+            optimizer_kwargs=optimizer_kwargs,
+            squash_output=squash_output,
+        )
+        if squash_output and not use_sde:
+            raise ValueError("squash_output=True needs use_sde=True: a plain Gaussian is clipped, not squashed")
+        self.net_arch = self._default_net_arch() if net_arch is None else net_arch
+        self.activation_fn = activation_fn
+        self.ortho_init = ortho_init
+        self.log_std_init = log_std_init
+        self.use_sde, self.full_std, self.use_expln = use_sde, full_std, use_expln
+        self.share_features_extractor = share_features_extractor
+        self.features_extractor = self.make_features_extractor()
+        self.features_dim = self.features_extractor.features_dim
+        self.pi_features_extractor = self.features_extractor
+        self.vf_features_extractor = (
+            self.features_extractor if share_features_extractor else self.make_features_extractor()
+        )
+        self.action_dist = make_proba_distribution(action_space, use_sde=use_sde)
+        self._build(lr_schedule)
+
+    def _default_net_arch(self) -> NetArch:
+        return [] if issubclass(self.features_extractor_class, NatureCNN) else {"pi": [64, 64], "vf": [64, 64]}
+
+    def _build_mlp_extractor(self) -> None:
+        """Make ``self.mlp_extractor``; a subclass may put its own network here."""
+        self.mlp_extractor = MlpExtractor(self.features_dim, self.net_arch, self.activation_fn, device=self.device)
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        self._build_mlp_extractor()
+        latent_dim = self.mlp_extractor.latent_dim_pi
+        if isinstance(self.action_dist, DiagGaussianDistribution):
+            self.action_net, self.log_std = self.action_dist.proba_distribution_net(latent_dim, self.log_std_init)
+        else:
+            self.action_net = self.action_dist.proba_distribution_net(latent_dim)
+        self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, 1)
+        if self.ortho_init:
+            self._initialize_orthogonally()
+        self.optimizer = self.optimizer_class(
+            self.parameters(), lr=lr_schedule(1.0), **self.optimizer_kwargs  # type: ignore[call-arg]
+        )
+
+    def _initialize_orthogonally(self) -> None:
+        # a nearly uniform first policy (gain 0.01) explores; hidden layers keep the scale of their input (√2 for ReLU)
+        gains: dict[nn.Module, float] = {
+            self.pi_features_extractor: math.sqrt(2),
+            self.vf_features_extractor: math.sqrt(2),
+            self.mlp_extractor: math.sqrt(2),
+            self.action_net: 0.01,
+            self.value_net: 1.0,
+        }
+        for module, gain in gains.items():
+            module.apply(partial(self.init_weights, gain=gain))
+
+    def extract_features(self, obs: TensorObservation, features_extractor: BaseFeaturesExtractor | None = None) -> Any:
+        """Features of policy and value: one tensor when the extractor is shared, a pair when not."""
+        if self.share_features_extractor:
+            return super().extract_features(obs, features_extractor or self.features_extractor)
+        if features_extractor is not None:
+            warnings.warn("features_extractor is ignored: policy and value have one each", UserWarning, stacklevel=2)
+        return (
+            super().extract_features(obs, self.pi_features_extractor),
+            super().extract_features(obs, self.vf_features_extractor),
+        )
+
+    def _latents(self, obs: TensorObservation) -> tuple[Tensor, Tensor]:
+        features = self.extract_features(obs)
+        if self.share_features_extractor:
+            return cast("tuple[Tensor, Tensor]", self.mlp_extractor(features))
+        policy_features, value_features = features
+        return self.mlp_extractor.forward_actor(policy_features), self.mlp_extractor.forward_critic(value_features)
+
+    def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
+        parameters = self.action_net(latent_pi)
+        if isinstance(self.action_dist, DiagGaussianDistribution):
+            return self.action_dist.proba_distribution(parameters, self.log_std)
+        return self.action_dist.proba_distribution(parameters)
+
+    def forward(self, obs: TensorObservation, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions [batch, *action], values [batch, 1] and log-probabilities [batch]."""
+        latent_pi, latent_vf = self._latents(obs)
+        distribution = self._get_action_dist_from_latent(latent_pi)
+        actions = distribution.get_actions(deterministic=deterministic)
+        log_prob = distribution.log_prob(actions)
+        return actions.reshape((-1, *(self.action_space.shape or ()))), self.value_net(latent_vf), log_prob
+
+    def evaluate_actions(self, obs: TensorObservation, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Values [batch, 1], log-probabilities [batch] and entropy [batch] of given actions."""
+        latent_pi, latent_vf = self._latents(obs)
+        distribution = self._get_action_dist_from_latent(latent_pi)
+        return self.value_net(latent_vf), distribution.log_prob(actions), distribution.entropy()
+
+    def get_distribution(self, obs: TensorObservation) -> Distribution:
+        features = super().extract_features(obs, self.pi_features_extractor)
+        return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features))
+
+    def predict_values(self, obs: TensorObservation) -> Tensor:
+        """[batch, 1]"""
+        features = super().extract_features(obs, self.vf_features_extractor)
+        return self.value_net(self.mlp_extractor.forward_critic(features))
+
+    def _predict(self, observation: TensorObservation, deterministic: bool = False) -> Tensor:
+        return self.get_distribution(observation).get_actions(deterministic=deterministic)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return super()._get_constructor_parameters() | {
+            "net_arch": self.net_arch,
+            "activation_fn": self.activation_fn,
+            "ortho_init": self.ortho_init,
+            "use_sde": self.use_sde,
+            "log_std_init": self.log_std_init,
+            "full_std": self.full_std,
+            "use_expln": self.use_expln,
+            "squash_output": self.squash_output,
+            "share_features_extractor": self.share_features_extractor,
+        }
+
+
+class ActorCriticCnnPolicy(ActorCriticPolicy):
+    """The policy for images: NatureCNN as features extractor."""
+
+    def __init__(self, *args: Any, features_extractor_class: Any = NatureCNN, **kwargs: Any) -> None:
+        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
+
+
+class MultiInputActorCriticPolicy(ActorCriticPolicy):
+    """The policy for Dict observations: each key has its own extractor, the features stand side by side."""
+
+    def __init__(self, *args: Any, features_extractor_class: Any = CombinedExtractor, **kwargs: Any) -> None:
+        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
+
+
+POLICY_ALIASES: Mapping[str, type[ActorCriticPolicy]] = {
+    "MlpPolicy": ActorCriticPolicy,
+    "CnnPolicy": ActorCriticCnnPolicy,
+    "MultiInputPolicy": MultiInputActorCriticPolicy,
+}
+
+for _class in (FlattenExtractor, NatureCNN, CombinedExtractor, *POLICY_ALIASES.values()):
+    register_class(_class.__name__, _class)

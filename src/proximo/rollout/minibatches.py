@@ -1,0 +1,52 @@
+"""A rollout cut into minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from proximo.data import Array, Minibatch, Rollout, TensorObservation
+
+
+def _flat(array: Array, device: torch.device) -> torch.Tensor:
+    """[time, env, …] → [time · env, …] on the device, without a copy on the CPU."""
+    return torch.as_tensor(array.reshape(-1, *array.shape[2:]), device=device)
+
+
+def on_device(rollout: Rollout, device: torch.device) -> Minibatch:
+    """The whole rollout as one batch on a device: the only transfer of an update."""
+    observations: TensorObservation
+    if isinstance(rollout.observations, dict):
+        observations = {key: _flat(value, device) for key, value in rollout.observations.items()}
+    else:
+        observations = _flat(rollout.observations, device)
+    masks = None if rollout.action_masks is None else _flat(rollout.action_masks, device)
+    return Minibatch(
+        observations=observations,
+        actions=_flat(rollout.actions, device),
+        old_values=_flat(rollout.values, device),
+        old_log_prob=_flat(rollout.log_probs, device),
+        advantages=_flat(rollout.advantages, device),
+        returns=_flat(rollout.returns, device),
+        action_masks=masks,
+    )
+
+
+def take(batch: Minibatch, indices: torch.Tensor) -> Minibatch:
+    """Rows of a batch."""
+
+    def pick(value: TensorObservation | None) -> TensorObservation | None:
+        if isinstance(value, dict):
+            return {key: part.index_select(0, indices) for key, part in value.items()}
+        return None if value is None else value.index_select(0, indices)
+
+    return Minibatch(*(pick(value) for value in batch))  # type: ignore[arg-type]
+
+
+def minibatches(whole: Minibatch, order: NDArray[np.int64], batch_size: int) -> Iterator[Minibatch]:
+    """Consecutive pieces of ``order`` (row indices into the whole rollout); the last may be shorter."""
+    for indices in torch.as_tensor(order, device=whole.actions.device).split(batch_size):
+        yield take(whole, indices)

@@ -1,0 +1,203 @@
+"""The memory of a rollout, allocated once and reused, in the shape of Stable-Baselines3's buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from proximo.data import Array, Minibatch, Observation, Rollout
+from proximo.functional.advantages import estimate_advantages
+from proximo.functional.spaces import Space, get_action_dim, get_obs_shape
+from proximo.networks.actor_critic import get_device
+from proximo.rollout.minibatches import minibatches, on_device
+
+
+def storage_dtype(space: Space) -> np.dtype[Any]:
+    """Images stay uint8; floats are kept in the float32 that networks read."""
+    dtype = np.dtype(space.dtype)
+    return np.dtype(np.float32) if np.issubdtype(dtype, np.floating) else dtype
+
+
+def _allocate_observations(space: Space, leading: tuple[int, int]) -> Observation:
+    if isinstance(space, spaces.Dict):
+        return {key: _allocate_observations(part, leading) for key, part in space.items()}  # type: ignore[misc]
+    return np.zeros(leading + get_obs_shape(space), storage_dtype(space))  # type: ignore[operator]
+
+
+def allocate_rollout(steps: int, environments: int, observation_space: Space, action_space: Space) -> Rollout:
+    """A rollout of zeros for ``steps`` steps of ``environments`` environments."""
+    shape = (steps, environments)
+
+    def floats() -> Array:
+        return np.zeros(shape, np.float32)
+
+    def flags() -> Array:
+        return np.zeros(shape, np.bool_)
+
+    return Rollout(
+        observations=_allocate_observations(observation_space, shape),
+        actions=np.zeros((*shape, get_action_dim(action_space)), storage_dtype(action_space)),
+        rewards=floats(),
+        values=floats(),
+        log_probs=floats(),
+        episode_starts=flags(),
+        terminated=flags(),
+        truncated=flags(),
+        bootstrap_values=floats(),
+        advantages=floats(),
+        returns=floats(),
+        last_values=np.zeros(environments, np.float32),
+    )
+
+
+class RolloutBuffer:
+    """A rollout that can also be filled step by step with :meth:`add` and read in minibatches with :meth:`get`.
+
+    The house's own collector and learner use ``buffer.rollout`` directly; ``add`` and ``get`` serve users' code and
+    subclasses given as ``rollout_buffer_class``.
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: Space,
+        action_space: Space,
+        device: torch.device | str = "auto",
+        gae_lambda: float = 1.0,
+        gamma: float = 0.99,
+        n_envs: int = 1,
+    ) -> None:
+        self.buffer_size = buffer_size
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.obs_shape = get_obs_shape(observation_space)
+        self.action_dim = get_action_dim(action_space)
+        self.device = get_device(device)
+        self.gae_lambda = gae_lambda
+        self.gamma = gamma
+        self.n_envs = n_envs
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what is stored. The memory itself is kept, and allocated when first needed."""
+        self.pos = 0
+        self.full = False
+        if not hasattr(self, "rollout"):
+            self.rollout = allocate_rollout(
+                self.buffer_size, self.n_envs, self.observation_space, self.action_space
+            )
+        self.rollout.valid = None
+
+    def size(self) -> int:
+        return self.buffer_size if self.full else self.pos
+
+    @property
+    def observations(self) -> Observation:
+        return self.rollout.observations
+
+    @property
+    def actions(self) -> Array:
+        return self.rollout.actions
+
+    @property
+    def rewards(self) -> Array:
+        return self.rollout.rewards
+
+    @property
+    def values(self) -> Array:
+        return self.rollout.values
+
+    @property
+    def log_probs(self) -> Array:
+        return self.rollout.log_probs
+
+    @property
+    def episode_starts(self) -> Array:
+        return self.rollout.episode_starts
+
+    @property
+    def advantages(self) -> Array:
+        return self.rollout.advantages
+
+    @property
+    def returns(self) -> Array:
+        return self.rollout.returns
+
+    def store_observation(self, step: int, observation: Observation) -> None:
+        """Write one vector observation into row ``step``."""
+        stored = self.rollout.observations
+        if isinstance(stored, dict):
+            for key, memory in stored.items():
+                memory[step] = np.reshape(observation[key], memory.shape[1:])  # type: ignore[call-overload]
+        else:
+            stored[step] = np.reshape(observation, stored.shape[1:])  # type: ignore[arg-type]
+
+    def add(
+        self,
+        obs: Observation,
+        action: Array,
+        reward: Array,
+        episode_start: Array,
+        value: torch.Tensor,
+        log_prob: torch.Tensor,
+    ) -> None:
+        """Append one step of all environments."""
+        if self.full:
+            raise ValueError(f"the buffer holds all of its {self.buffer_size} steps; call reset() before add()")
+        step, rollout = self.pos, self.rollout
+        self.store_observation(step, obs)
+        rollout.actions[step] = np.reshape(action, rollout.actions.shape[1:])
+        rollout.rewards[step] = reward
+        rollout.episode_starts[step] = episode_start
+        rollout.values[step] = value.detach().cpu().numpy().reshape(-1)
+        rollout.log_probs[step] = log_prob.detach().cpu().numpy().reshape(-1)
+        self.pos += 1
+        self.full = self.pos == self.buffer_size
+
+    def compute_returns_and_advantage(self, last_values: torch.Tensor, dones: Array) -> None:
+        """Advantages of what :meth:`add` stored; an episode that starts at a step ended at the step before."""
+        rollout = self.rollout
+        rollout.terminated[:-1] = rollout.episode_starts[1:]
+        rollout.terminated[-1] = dones
+        rollout.truncated[:] = False
+        rollout.bootstrap_values[:] = 0.0  # whoever adds step by step has put them into the rewards
+        rollout.last_values[:] = last_values.detach().cpu().numpy().reshape(-1)
+        self.estimate_advantages()
+
+    def estimate_advantages(self) -> None:
+        rollout = self.rollout
+        rollout.advantages[:], rollout.returns[:] = estimate_advantages(
+            rollout.rewards,
+            rollout.values,
+            rollout.terminated,
+            rollout.truncated,
+            rollout.bootstrap_values,
+            rollout.last_values,
+            self.gamma,
+            self.gae_lambda,
+        )
+
+    def get(self, batch_size: int | None = None) -> Iterator[Minibatch]:
+        """One epoch of minibatches in random order (NumPy's global generator); None is one batch of everything."""
+        if not self.full:
+            raise ValueError(f"the buffer holds {self.pos} of {self.buffer_size} steps; fill it before get()")
+        indices = self.rollout.sample_indices()
+        order = np.random.permutation(indices)  # noqa: NPY002 - user code seeds this generator
+        return minibatches(on_device(self.rollout, self.device), order, batch_size or len(indices))
+
+    def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
+        return torch.tensor(array, device=self.device) if copy else torch.as_tensor(array, device=self.device)
+
+    @staticmethod
+    def swap_and_flatten(arr: Array) -> Array:
+        """[time, env, …] → [env · time, …]"""
+        return arr.swapaxes(0, 1).reshape(arr.shape[0] * arr.shape[1], *(arr.shape[2:] or (1,)))
+
+
+def is_stock(buffer: RolloutBuffer) -> bool:
+    """Whether a buffer is the house's own, so that its rollout may be filled and read without ``add`` and ``get``."""
+    return type(buffer) is RolloutBuffer

@@ -1,0 +1,420 @@
+"""The callbacks of the house: checkpoints, evaluation, early stopping, the progress bar."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proximo.data import Array
+from proximo.training.atomic import replacing
+from proximo.training.callback_base import (
+    BaseCallback,
+    CallbackList,
+    ConvertCallback,
+    EventCallback,
+    as_callback,
+    callback_wants_locals,
+    callback_wants_steps,
+    counters_only,
+)
+from proximo.training.evaluation import Evaluation, evaluate
+from proximo.training.loggers import announce
+from proximo.training.progress import ProgressDisplay
+
+__all__ = [
+    "BaseCallback",
+    "CallbackList",
+    "CheckpointCallback",
+    "ConvertCallback",
+    "EvalCallback",
+    "EventCallback",
+    "EveryNTimesteps",
+    "LogEveryNTimesteps",
+    "ProgressBarCallback",
+    "StopTrainingOnMaxEpisodes",
+    "StopTrainingOnNoModelImprovement",
+    "StopTrainingOnRewardThreshold",
+    "as_callback",
+    "callback_wants_locals",
+    "callback_wants_steps",
+    "counters_only",
+]
+
+
+class CheckpointCallback(BaseCallback):
+    """Saves the model every ``save_freq`` calls as ``{name_prefix}_{steps}_steps.zip`` in the folder ``save_path``.
+
+    One call is one step of every environment: with ``n`` environments, ``save_freq=k // n`` saves every ``k`` steps.
+    ``save_vecnormalize`` adds ``{name_prefix}_vecnormalize_{steps}_steps.pkl``. On-policy models hold no replay
+    buffer; a model that does has it saved too if ``save_replay_buffer``.
+    """
+
+    def __init__(
+        self,
+        save_freq: int,
+        save_path: str,
+        name_prefix: str = "rl_model",
+        save_replay_buffer: bool = False,
+        save_vecnormalize: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        if save_freq < 1:
+            raise ValueError(f"save_freq is {save_freq}; expected the number of calls between checkpoints, at least 1")
+        self.save_freq = save_freq
+        self.save_path = save_path
+        self.name_prefix = name_prefix
+        self.save_replay_buffer = save_replay_buffer
+        self.save_vecnormalize = save_vecnormalize
+
+    def _init_callback(self) -> None:
+        if self.save_path is not None:
+            os.makedirs(self.save_path, exist_ok=True)
+
+    def _checkpoint_path(self, checkpoint_type: str = "", extension: str = "") -> str:
+        """``checkpoint_type`` is empty for the model, else ``"vecnormalize_"`` or ``"replay_buffer_"``."""
+        name = f"{self.name_prefix}_{checkpoint_type}{self.num_timesteps}_steps.{extension}"
+        return os.path.join(self.save_path, name)
+
+    @counters_only
+    def _on_step(self) -> bool:
+        if self.n_calls % self.save_freq == 0:
+            self._save("model", self.model.save, self._checkpoint_path(extension="zip"))
+            if self.save_replay_buffer and getattr(self.model, "replay_buffer", None) is not None:
+                path = self._checkpoint_path("replay_buffer_", extension="pkl")
+                self._save("replay buffer", self.model.save_replay_buffer, path)
+            normalizer = self.model.get_vec_normalize_env() if self.save_vecnormalize else None
+            if normalizer is not None:
+                path = self._checkpoint_path("vecnormalize_", extension="pkl")
+                self._save("normalisation statistics", normalizer.save, path)
+        return True
+
+    def _save(self, what: str, save: Any, path: str) -> None:
+        save(path)
+        if self.verbose >= 2:
+            announce(f"saved the {what} to {path}")
+
+
+class EvalCallback(EventCallback):
+    """Evaluates the model every ``eval_freq`` calls, records ``eval/*``, and keeps the best model.
+
+    One call is one step of every training environment. ``log_path`` is the folder of ``evaluations.npz`` (timesteps
+    ``[evaluation]``, results and ep_lengths ``[evaluation, episode]``, and successes where the environment reports
+    ``is_success``), ``best_model_save_path`` that of ``best_model.zip``. ``callback_after_eval`` is triggered by every
+    evaluation, ``callback_on_new_best`` by a new best mean before it.
+    """
+
+    def __init__(
+        self,
+        eval_env: Any,
+        callback_on_new_best: BaseCallback | None = None,
+        callback_after_eval: BaseCallback | None = None,
+        n_eval_episodes: int = 5,
+        eval_freq: int = 10000,
+        log_path: str | None = None,
+        best_model_save_path: str | None = None,
+        deterministic: bool = True,
+        render: bool = False,
+        verbose: int = 1,
+        warn: bool = True,
+    ) -> None:
+        from proximo.envs import as_vec_env
+
+        super().__init__(callback_after_eval, verbose)
+        self.callback_on_new_best = callback_on_new_best
+        if callback_on_new_best is not None:
+            callback_on_new_best.parent = self
+        self.eval_env = as_vec_env(eval_env)
+        self.n_eval_episodes = n_eval_episodes
+        self.eval_freq = eval_freq
+        self.log_path = None if log_path is None else os.path.join(log_path, "evaluations")
+        self.best_model_save_path = best_model_save_path
+        self.deterministic = deterministic
+        self.render = render
+        self.warn = warn
+        self.best_mean_reward = -np.inf
+        self.last_mean_reward = -np.inf
+        self.evaluations_timesteps: list[int] = []
+        self.evaluations_results: list[list[float]] = []
+        self.evaluations_length: list[list[int]] = []
+        self.evaluations_successes: list[list[bool]] = []
+        self._is_success_buffer: list[bool] = []
+
+    def _children(self) -> list[BaseCallback]:
+        return [child for child in (self.callback_on_new_best, self.callback) if child is not None]
+
+    def _init_callback(self) -> None:
+        training, evaluation = _observation_wrappers(self.training_env), _observation_wrappers(self.eval_env)
+        if training != evaluation:
+            warnings.warn(
+                f"the training environment is wrapped by {training or 'nothing'}, the evaluation environment by "
+                f"{evaluation or 'nothing'}: the model is evaluated on observations unlike those it learns from",
+                stacklevel=2,
+            )
+        if self.best_model_save_path is not None:
+            os.makedirs(self.best_model_save_path, exist_ok=True)
+        if self.log_path is not None:
+            os.makedirs(os.path.dirname(self.log_path), exist_ok=True)
+
+    @counters_only
+    def _on_step(self) -> bool:
+        if self.eval_freq <= 0 or self.n_calls % self.eval_freq != 0:
+            return True
+        self._synchronise_normalisation()
+        evaluation = self._evaluate()
+        self.last_mean_reward = evaluation.mean
+        if self.log_path is not None:
+            self._save_evaluation(evaluation)
+        self._log_evaluation(evaluation)
+        proceed = True
+        if evaluation.mean > self.best_mean_reward:
+            proceed = self._on_new_best(evaluation)
+        return proceed and self._on_event()
+
+    def _synchronise_normalisation(self) -> None:
+        if self.model.get_vec_normalize_env() is None:
+            return
+        from proximo.envs import sync_envs_normalization
+
+        try:
+            sync_envs_normalization(self.training_env, self.eval_env)
+        except AttributeError as error:
+            raise AssertionError(
+                "the training environment is normalised by VecNormalize, the evaluation environment is wrapped "
+                "differently; wrap it the same way, with VecNormalize(eval_env, training=False, norm_reward=False)"
+            ) from error
+
+    def _evaluate(self) -> Evaluation:
+        self._is_success_buffer = []
+        own_callback = type(self)._log_success_callback is not EvalCallback._log_success_callback
+        evaluation = evaluate(
+            self.model,
+            self.eval_env,
+            n_eval_episodes=self.n_eval_episodes,
+            deterministic=self.deterministic,
+            render=self.render,
+            callback=self._log_success_callback if own_callback else None,
+            warn=self.warn,
+        )
+        if not own_callback:
+            self._is_success_buffer = list(evaluation.successes)
+        return evaluation
+
+    def _log_success_callback(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+        """For subclasses that evaluate by themselves: given to ``evaluate_policy``, it gathers ``is_success``."""
+        if locals_["done"] and (success := locals_["info"].get("is_success")) is not None:
+            self._is_success_buffer.append(success)
+
+    def _save_evaluation(self, evaluation: Evaluation) -> None:
+        self.evaluations_timesteps.append(self.num_timesteps)
+        self.evaluations_results.append(list(evaluation.episode_rewards))
+        self.evaluations_length.append(list(evaluation.episode_lengths))
+        arrays = {
+            "timesteps": np.array(self.evaluations_timesteps),
+            "results": _rectangle(self.evaluations_results),
+            "ep_lengths": _rectangle(self.evaluations_length),
+        }
+        if self._is_success_buffer:
+            self.evaluations_successes.append(self._is_success_buffer)
+            arrays["successes"] = _rectangle(self.evaluations_successes)
+        # whoever reads while we write finds the previous evaluations, not half a file
+        with replacing(Path(f"{self.log_path}.npz")) as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+    def _log_evaluation(self, evaluation: Evaluation) -> None:
+        length, length_std = np.mean(evaluation.episode_lengths), np.std(evaluation.episode_lengths)
+        self.logger.record("eval/mean_reward", evaluation.mean)
+        self.logger.record("eval/mean_ep_length", float(length))
+        summary = [
+            f"evaluation at {self.num_timesteps:,} steps: return {evaluation.mean:.2f} +/- {evaluation.std:.2f}",
+            f"length {length:.2f} +/- {length_std:.2f}",
+        ]
+        if self._is_success_buffer:
+            success_rate = float(np.mean(self._is_success_buffer))
+            self.logger.record("eval/success_rate", success_rate)
+            summary.append(f"success {100 * success_rate:.2f} %")
+        if self.verbose >= 1:
+            announce(", ".join(summary))
+        # written at once, so that the evaluation stands at its own step
+        self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        self.logger.dump(self.num_timesteps)
+
+    def _on_new_best(self, evaluation: Evaluation) -> bool:
+        self.best_mean_reward = evaluation.mean
+        if self.verbose >= 1:
+            announce("new best mean return")
+        if self.best_model_save_path is not None:
+            self.model.save(os.path.join(self.best_model_save_path, "best_model"))
+        return True if self.callback_on_new_best is None else self.callback_on_new_best.on_step()
+
+
+class StopTrainingOnRewardThreshold(BaseCallback):
+    """Ends the training when the best mean return reaches ``reward_threshold``; a child of an ``EvalCallback``."""
+
+    def __init__(self, reward_threshold: float, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self.reward_threshold = reward_threshold
+
+    @counters_only
+    def _on_step(self) -> bool:
+        best = _evaluating_parent(self).best_mean_reward
+        proceed = bool(best < self.reward_threshold)
+        if not proceed and self.verbose >= 1:
+            announce(f"training ends: the mean return {best:.2f} has reached the threshold {self.reward_threshold}")
+        return proceed
+
+
+class StopTrainingOnNoModelImprovement(BaseCallback):
+    """Ends the training after more than ``max_no_improvement_evals`` evaluations in a row without a new best mean.
+
+    The first ``min_evals`` evaluations do not count. A child (``callback_after_eval``) of an ``EvalCallback``.
+    """
+
+    def __init__(self, max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self.max_no_improvement_evals = max_no_improvement_evals
+        self.min_evals = min_evals
+        self.last_best_mean_reward = -np.inf
+        self.no_improvement_evals = 0
+
+    @counters_only
+    def _on_step(self) -> bool:
+        best = _evaluating_parent(self).best_mean_reward
+        if self.n_calls > self.min_evals:
+            self.no_improvement_evals = 0 if best > self.last_best_mean_reward else self.no_improvement_evals + 1
+        self.last_best_mean_reward = best
+        proceed = self.no_improvement_evals <= self.max_no_improvement_evals
+        if not proceed and self.verbose >= 1:
+            announce(f"training ends: no new best model in the last {self.no_improvement_evals} evaluations")
+        return proceed
+
+
+class StopTrainingOnMaxEpisodes(BaseCallback):
+    """Ends the training after ``max_episodes`` episodes per environment, counted over all environments together."""
+
+    def __init__(self, max_episodes: int, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self.max_episodes = max_episodes
+        self._total_max_episodes = max_episodes
+        self.n_episodes = 0
+
+    def _init_callback(self) -> None:
+        self._total_max_episodes = self.max_episodes * self.training_env.num_envs
+
+    def _on_step(self) -> bool:
+        if "dones" not in self.locals:
+            raise KeyError("'dones' is not among the training loop's variables; pass it to update_locals()")
+        self.n_episodes += int(np.sum(self.locals["dones"]))
+        proceed = self.n_episodes < self._total_max_episodes
+        if not proceed and self.verbose >= 1:
+            announce(
+                f"training ends after {self.num_timesteps:,} steps: {self.n_episodes} episodes were played, "
+                f"{self.n_episodes / self.training_env.num_envs:.2f} per environment"
+            )
+        return proceed
+
+
+class EveryNTimesteps(EventCallback):
+    """Triggers ``callback`` every ``n_steps`` steps, counted over all environments together."""
+
+    def __init__(self, n_steps: int, callback: BaseCallback) -> None:
+        super().__init__(callback)
+        self.n_steps = n_steps
+        self.last_time_trigger = 0
+
+    @counters_only
+    def _on_step(self) -> bool:
+        if self.num_timesteps - self.last_time_trigger < self.n_steps:
+            return True
+        self.last_time_trigger = self.num_timesteps
+        return self._on_event()
+
+
+class LogEveryNTimesteps(EveryNTimesteps):
+    """Writes the log every ``n_steps`` steps rather than every few iterations."""
+
+    def __init__(self, n_steps: int) -> None:
+        super().__init__(n_steps, _DumpLogs())
+
+
+class _DumpLogs(BaseCallback):
+    @counters_only
+    def _on_step(self) -> bool:
+        self.model.dump_logs()
+        return True
+
+
+class ProgressBarCallback(BaseCallback):
+    """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second."""
+
+    _SECONDS_BETWEEN_UPDATES = 0.1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._display: ProgressDisplay | None = None
+        self._first_timestep = 0
+        self._next_update = 0.0
+
+    def _on_training_start(self) -> None:
+        self._first_timestep = self.num_timesteps
+        self._display = ProgressDisplay(self.locals["total_timesteps"] - self._first_timestep)
+        self._display.start()
+        self._next_update = 0.0
+
+    @counters_only
+    def _on_step(self) -> bool:
+        now = time.monotonic()
+        if now >= self._next_update:
+            self._next_update = now + self._SECONDS_BETWEEN_UPDATES
+            self._update()
+        return True
+
+    def _update(self) -> None:
+        if self._display is not None:
+            episodes = getattr(self.model, "ep_info_buffer", None)
+            mean_return = float(np.mean([episode["r"] for episode in episodes])) if episodes else None
+            self._display.update(self.model.num_timesteps - self._first_timestep, mean_return)
+
+    def _on_training_end(self) -> None:
+        self._update()
+        if self._display is not None:
+            self._display.stop()
+            self._display = None
+
+
+_UNSEEN_WRAPPERS = frozenset({"VecMonitor", "VecTransposeImage", "VecCheckNan", "VecVideoRecorder"})
+
+
+def _observation_wrappers(env: Any) -> list[str]:
+    """Names of the vector wrappers that change what the policy sees, outermost first.
+
+    ``VecTransposeImage`` is left out because models add it by themselves and ``predict`` takes either layout.
+    """
+    names = []
+    while hasattr(env, "venv"):
+        names.append(type(env).__name__)
+        env = env.venv
+    return [name for name in names if name not in _UNSEEN_WRAPPERS]
+
+
+def _rectangle(rows: Sequence[Sequence[Any]]) -> Array:
+    """Rows as one array; where they differ in length, the shorter ones end in NaN."""
+    longest = max(map(len, rows))
+    if all(len(row) == longest for row in rows):
+        return np.array(rows)
+    return np.array([[float(value) for value in row] + [np.nan] * (longest - len(row)) for row in rows])
+
+
+def _evaluating_parent(callback: BaseCallback) -> Any:
+    if not hasattr(callback.parent, "best_mean_reward"):
+        raise RuntimeError(
+            f"{type(callback).__name__} works only inside an EvalCallback: give it as callback_on_new_best "
+            "or callback_after_eval"
+        )
+    return callback.parent

@@ -1,0 +1,125 @@
+"""Hyperparameters as validated dataclasses: the constructor's defaults, the command line's flags and a run's TOML."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, fields
+from typing import Any
+
+from proximo.data import Schedule
+from proximo.functional.schedules import FloatSchedule
+
+
+def _require(condition: bool, name: str, value: Any, expected: str) -> None:
+    if not condition:
+        raise ValueError(f"{name} is {value!r}; expected {expected}")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _check_scheduled(name: str, value: float | Schedule, positive: bool = False) -> None:
+    """A number, or a schedule at both of its ends, must be finite and not negative."""
+    if not callable(value) and not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}; expected a number or a function of the remaining progress (1 to 0)")
+    try:
+        first, _ = FloatSchedule(value)(1.0), FloatSchedule(value)(0.0)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    _require(first > 0 or not positive, name, value, "a positive number to begin with")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPolicyConfig:
+    """Hyperparameters that every on-policy algorithm shares."""
+
+    learning_rate: float | Schedule
+    """Step size of the optimiser, or a function of the remaining progress (1 to 0)."""
+    n_steps: int
+    """Steps per environment and rollout; a rollout holds n_steps times the number of environments."""
+    gamma: float = 0.99
+    """Discount factor."""
+    gae_lambda: float = 0.95
+    """Bias against variance of the advantage estimate; 1 is the Monte-Carlo return."""
+    ent_coef: float = 0.0
+    """Weight of the entropy bonus."""
+    vf_coef: float = 0.5
+    """Weight of the value loss."""
+    max_grad_norm: float = 0.5
+    """The gradient is scaled down to this norm."""
+    normalize_advantage: bool = True
+    """Whether advantages get zero mean and unit deviation in each minibatch."""
+
+    def __post_init__(self) -> None:
+        _check_scheduled("learning_rate", self.learning_rate)
+        _require(_is_count(self.n_steps), "n_steps", self.n_steps, "a positive whole number")
+        _require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "a number from 0 to 1")
+        _require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "a number from 0 to 1")
+        for name in ("ent_coef", "vf_coef"):
+            _require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number")
+        _require(0.0 < self.max_grad_norm, "max_grad_norm", self.max_grad_norm, "a positive number")
+
+    def check_environments(self, environments: int) -> None:
+        """What can only be checked once the number of environments is known."""
+        if self.normalize_advantage:
+            samples = self.n_steps * environments
+            _require(
+                samples > 1,
+                "n_steps * n_envs",
+                samples,
+                "more than one sample, because advantages are normalised by their standard deviation",
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(OnPolicyConfig):
+    """Hyperparameters of PPO, with Stable-Baselines3's names and defaults."""
+
+    learning_rate: float | Schedule = 3e-4
+    """Step size of Adam, or a function of the remaining progress (1 to 0)."""
+    n_steps: int = 2048
+    """Steps per environment and rollout; a rollout holds n_steps times the number of environments."""
+    batch_size: int = 64
+    """Samples per minibatch."""
+    n_epochs: int = 10
+    """Passes over each rollout."""
+    clip_range: float | Schedule = 0.2
+    """How far the probability ratio may leave 1."""
+    clip_range_vf: float | Schedule | None = None
+    """How far a value may move from the one predicted while collecting; None does not clip."""
+    target_kl: float | None = None
+    """Ends an update when the approximate KL divergence exceeds 1.5 times this."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(_is_count(self.batch_size), "batch_size", self.batch_size, "a positive whole number")
+        _require(
+            self.batch_size > 1 or not self.normalize_advantage,
+            "batch_size",
+            self.batch_size,
+            "at least 2, because advantages are normalised by their standard deviation in each minibatch "
+            "(or pass normalize_advantage=False)",
+        )
+        _require(_is_count(self.n_epochs), "n_epochs", self.n_epochs, "a positive whole number")
+        _check_scheduled("clip_range", self.clip_range, positive=True)
+        if self.clip_range_vf is not None:
+            _check_scheduled("clip_range_vf", self.clip_range_vf, positive=True)
+        if self.target_kl is not None:
+            _require(0.0 < self.target_kl < math.inf, "target_kl", self.target_kl, "a positive number or None")
+
+    def check_environments(self, environments: int) -> None:
+        super().check_environments(environments)
+        samples = self.n_steps * environments
+        if remainder := samples % self.batch_size:
+            warnings.warn(
+                f"batch_size {self.batch_size} does not divide the rollout of n_steps * n_envs = {self.n_steps} * "
+                f"{environments} = {samples} samples: after {samples // self.batch_size} full minibatches comes a "
+                f"truncated mini-batch of {remainder}. A batch_size that is a factor of {samples} avoids it",
+                UserWarning,
+                stacklevel=4,
+            )

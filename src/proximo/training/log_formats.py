@@ -1,0 +1,272 @@
+"""What the logger writes to: a table for people, JSON lines, CSV, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+import torch
+
+from proximo.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+Excluded = Mapping[str, tuple[str, ...]]
+
+
+class Video:
+    """Frames ``[batch, time, channel, height, width]`` for TensorBoard."""
+
+    def __init__(self, frames: torch.Tensor, fps: float) -> None:
+        self.frames = frames
+        self.fps = fps
+
+
+class Figure:
+    """A matplotlib figure for TensorBoard, closed after writing if ``close``."""
+
+    def __init__(self, figure: MatplotlibFigure, close: bool) -> None:
+        self.figure = figure
+        self.close = close
+
+
+class Image:
+    """An image for TensorBoard; ``dataformats`` names its axes, for example ``"HWC"``."""
+
+    def __init__(self, image: torch.Tensor | np.ndarray[Any, Any] | str, dataformats: str) -> None:
+        self.image = image
+        self.dataformats = dataformats
+
+
+class HParam:
+    """Hyperparameters for TensorBoard's HPARAMS tab, which shows them only beside at least one metric."""
+
+    def __init__(self, hparam_dict: Mapping[str, bool | str | float | None], metric_dict: Mapping[str, float]) -> None:
+        if not metric_dict:
+            raise ValueError("metric_dict is empty; TensorBoard shows hyperparameters only with at least one metric")
+        self.hparam_dict = hparam_dict
+        self.metric_dict = metric_dict
+
+
+class FormatUnsupportedError(NotImplementedError):
+    """A value that a format cannot hold, such as a video in a table."""
+
+    def __init__(self, unsupported_formats: Sequence[str], value_description: str) -> None:
+        super().__init__(
+            f"{' and '.join(unsupported_formats)} cannot hold a {value_description}; "
+            f"record it with exclude={tuple(unsupported_formats)!r}"
+        )
+
+
+class KVWriter:
+    """Writes the values of one iteration."""
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class SeqWriter:
+    """Writes messages."""
+
+    def write_sequence(self, sequence: list[str]) -> None:
+        raise NotImplementedError
+
+
+def filter_excluded_keys(key_values: dict[str, Any], key_excluded: Excluded, _format: str) -> dict[str, Any]:
+    """The values that ``_format`` may write.
+
+    >>> filter_excluded_keys({"a": 1, "b": 2}, {"a": ("csv",), "b": ("",)}, "csv")
+    {'b': 2}
+    """
+    return {key: value for key, value in key_values.items() if _format not in (key_excluded.get(key) or ())}
+
+
+class HumanOutputFormat(KVWriter, SeqWriter):
+    """A table of ``key | value`` grouped by the part of the key before the first slash.
+
+    Keys and values longer than ``max_length`` end in dots, so the default table is at most 79 characters wide.
+    Excluding either ``"stdout"`` or ``"log"`` leaves a value out of both, as Stable-Baselines3 does.
+    """
+
+    def __init__(self, filename_or_file: str | TextIO, max_length: int = 36) -> None:
+        self.max_length = max_length
+        self.own_file = isinstance(filename_or_file, str)
+        if isinstance(filename_or_file, str):
+            self.file: TextIO = open(filename_or_file, "w", encoding="utf-8")  # noqa: SIM115 -- closed by close()
+        elif hasattr(filename_or_file, "write"):
+            self.file = filename_or_file
+        else:
+            raise ValueError(f"expected a path or an open text file, got {filename_or_file!r}")
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        shown = filter_excluded_keys(filter_excluded_keys(key_values, key_excluded, "stdout"), key_excluded, "log")
+        if not shown:
+            warnings.warn("nothing was recorded that the table could show", stacklevel=2)
+            return
+        rows = list(self._rows(shown))
+        key_width = max(len(key) for key, _ in rows)
+        value_width = max(len(value) for _, value in rows)
+        rule = "-" * (key_width + value_width + 7)
+        lines = [f"| {key:<{key_width}} | {value:<{value_width}} |" for key, value in rows]
+        self._write_text("\n".join([rule, *lines, rule]) + "\n")
+
+    def _rows(self, key_values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """(key, value) as printed: a row for each group, its keys indented below it."""
+        taken: set[tuple[str, str]] = set()
+        for key, value in sorted(key_values.items()):
+            _refuse_media(value, ("stdout", "log"))
+            group, slash, name = key.partition("/")
+            if not group or not slash:
+                group, name = "", key
+            elif (group, "") not in taken:
+                taken.add((group, ""))
+                yield self._truncate(group + "/"), ""
+            shown = self._truncate(f"   {name}" if group else name)
+            if (group, shown) in taken:
+                raise ValueError(f"two keys are cut to {shown!r}, one of them {key!r}; give a larger max_length")
+            taken.add((group, shown))
+            yield shown, self._truncate(f"{value:<8.3g}" if isinstance(value, float) else str(value))
+
+    def _truncate(self, text: str) -> str:
+        return text if len(text) <= self.max_length else text[: self.max_length - 3] + "..."
+
+    def write_sequence(self, sequence: list[str]) -> None:
+        self._write_text(" ".join(sequence) + "\n")
+
+    def _write_text(self, text: str) -> None:
+        # a live progress display replaces sys.stdout to print above itself: follow it
+        file = sys.stdout if getattr(self.file, "name", None) == "<stdout>" else self.file
+        file.write(text)
+        file.flush()
+
+    def close(self) -> None:
+        if self.own_file:
+            self.file.close()
+
+
+class JSONOutputFormat(KVWriter):
+    """One JSON object per line."""
+
+    def __init__(self, filename: str) -> None:
+        self.file = open(filename, "w", encoding="utf-8")  # noqa: SIM115 -- closed by close()
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        shown = filter_excluded_keys(key_values, key_excluded, "json")
+        self.file.write(json.dumps({key: self._plain(value) for key, value in shown.items()}) + "\n")
+        self.file.flush()
+
+    @staticmethod
+    def _plain(value: Any) -> Any:
+        """Arrays and tensors as numbers or nested lists; one element is a number."""
+        _refuse_media(value, ("json",))
+        if not hasattr(value, "dtype"):
+            return value
+        return float(value.item()) if value.shape == () or len(value) == 1 else value.tolist()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class CSVOutputFormat(KVWriter):
+    """One row per iteration under a header of all keys seen so far; a key that comes later gets an empty past."""
+
+    _RECORD = re.compile(r'(?:[^"\n]|"[^"]*")*\n')  # a line, or several where a quoted text holds line breaks
+
+    def __init__(self, filename: str) -> None:
+        self.file = open(filename, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115 -- closed by close()
+        self.keys: list[str] = []
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        shown = filter_excluded_keys(key_values, key_excluded, "csv")
+        new_keys = [key for key in shown if key not in self.keys]
+        cells = {key: self._cell(value) for key, value in shown.items()}  # before writing: it may refuse a value
+        if new_keys:
+            self._widen(new_keys)
+        self.file.write(",".join(cells.get(key, "") for key in self.keys) + "\n")
+        self.file.flush()
+
+    def _widen(self, new_keys: list[str]) -> None:
+        self.keys.extend(new_keys)
+        self.file.seek(0)
+        past = self._RECORD.findall(self.file.read())[1:]
+        self.file.seek(0)
+        self.file.write(",".join(self.keys) + "\n")
+        self.file.writelines(record[:-1] + "," * len(new_keys) + "\n" for record in past)
+
+    @staticmethod
+    def _cell(value: Any) -> str:
+        _refuse_media(value, ("csv",))
+        if value is None:
+            return ""
+        return '"' + value.replace('"', '""') + '"' if isinstance(value, str) else str(value)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class TensorBoardOutputFormat(KVWriter):
+    """Scalars, texts, histograms of arrays, and media in TensorBoard's event files."""
+
+    def __init__(self, folder: str) -> None:
+        require_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(log_dir=folder)
+        self._is_closed = False
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        if self._is_closed:
+            raise ValueError("this TensorBoard writer is closed; configure a new logger")
+        for key, value in sorted(filter_excluded_keys(key_values, key_excluded, "tensorboard").items()):
+            self._add(key, value, step)
+        self.writer.flush()
+
+    def _add(self, key: str, value: Any, step: int) -> None:
+        writer = self.writer
+        if isinstance(value, str):
+            writer.add_text(key, value, step)
+        elif isinstance(value, np.ScalarType):
+            writer.add_scalar(key, value, step)
+        elif isinstance(value, torch.Tensor | np.ndarray):
+            writer.add_histogram(key, torch.as_tensor(value), step)
+        elif isinstance(value, Video):
+            writer.add_video(key, value.frames, step, value.fps)
+        elif isinstance(value, Figure):
+            writer.add_figure(key, value.figure, step, close=value.close)
+        elif isinstance(value, Image):
+            writer.add_image(key, value.image, step, dataformats=value.dataformats)
+        elif isinstance(value, HParam):
+            self._add_hyperparameters(value)
+
+    def _add_hyperparameters(self, value: HParam) -> None:
+        # SummaryWriter.add_hparams would open a second run folder
+        from torch.utils.tensorboard.summary import hparams
+
+        for summary in hparams(dict(value.hparam_dict), metric_dict=dict(value.metric_dict)):
+            self.writer._get_file_writer().add_summary(summary)
+
+    def close(self) -> None:
+        self.writer.close()
+        self._is_closed = True
+
+
+def require_tensorboard() -> None:
+    """Raise the error that names the install command if TensorBoard is missing."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("tensorboard", "tensorboard", "logging to TensorBoard") from error
+
+
+def _refuse_media(value: Any, formats: tuple[str, ...]) -> None:
+    if isinstance(value, Video | Figure | Image | HParam):
+        raise FormatUnsupportedError(formats, type(value).__name__.lower())

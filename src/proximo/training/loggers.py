@@ -1,0 +1,271 @@
+"""The logger: values are recorded under names, and written to every output when an iteration ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proximo.errors import MissingExtraError, near_matches
+from proximo.training.log_formats import (
+    CSVOutputFormat,
+    Figure,
+    FormatUnsupportedError,
+    HParam,
+    HumanOutputFormat,
+    Image,
+    JSONOutputFormat,
+    KVWriter,
+    SeqWriter,
+    TensorBoardOutputFormat,
+    Video,
+    filter_excluded_keys,
+    require_tensorboard,
+)
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = [
+    "DEBUG",
+    "DISABLED",
+    "ERROR",
+    "INFO",
+    "WARN",
+    "CSVOutputFormat",
+    "Figure",
+    "FormatUnsupportedError",
+    "HParam",
+    "HumanOutputFormat",
+    "Image",
+    "JSONOutputFormat",
+    "KVWriter",
+    "Logger",
+    "SeqWriter",
+    "TensorBoardOutputFormat",
+    "Video",
+    "announce",
+    "configure",
+    "configure_logger",
+    "filter_excluded_keys",
+    "get_latest_run_id",
+    "make_output_format",
+    "read_csv",
+    "read_json",
+]
+
+DEBUG = 10
+INFO = 20
+WARN = 30
+ERROR = 40
+DISABLED = 50
+
+FORMATS = ("stdout", "log", "json", "csv", "tensorboard")
+
+
+class Logger:
+    """Collects named values and hands them to its output formats at :meth:`dump`.
+
+    >>> logger = Logger(None, [])
+    >>> logger.record_mean("train/loss", 1.0)
+    >>> logger.record_mean("train/loss", 3.0)
+    >>> logger.name_to_value["train/loss"]
+    2.0
+    """
+
+    def __init__(self, folder: str | None, output_formats: Sequence[KVWriter]) -> None:
+        self.name_to_value: dict[str, Any] = defaultdict(float)
+        self.name_to_count: dict[str, int] = defaultdict(int)
+        self.name_to_excluded: dict[str, tuple[str, ...]] = {}
+        self.level = INFO
+        self.output_formats = list(output_formats)
+        self._folder = folder
+
+    @property
+    def dir(self) -> str | None:
+        return self._folder
+
+    def get_dir(self) -> str | None:
+        """The folder of the log files; None if there is none."""
+        return self.dir
+
+    @staticmethod
+    def to_tuple(string_or_tuple: str | tuple[str, ...] | None) -> tuple[str, ...]:
+        """Format names as a tuple; none is the empty name."""
+        if isinstance(string_or_tuple, tuple):
+            return string_or_tuple
+        return (string_or_tuple or "",)
+
+    def record(self, key: str, value: Any, exclude: str | tuple[str, ...] | None = None) -> None:
+        """Keep ``value`` for the next dump, in place of an earlier one; ``exclude`` names formats that shall not."""
+        self.name_to_value[key] = value
+        self.name_to_excluded[key] = self.to_tuple(exclude)
+
+    def record_mean(self, key: str, value: float | None, exclude: str | tuple[str, ...] | None = None) -> None:
+        """Like :meth:`record`, averaging the values recorded until the next dump; None is passed over."""
+        if value is None:
+            return
+        count = self.name_to_count[key] + 1
+        self.name_to_count[key] = count
+        mean = value if count == 1 else self.name_to_value[key]
+        self.name_to_value[key] = mean + (value - mean) / count
+        self.name_to_excluded[key] = self.to_tuple(exclude)
+
+    def dump(self, step: int = 0) -> None:
+        """Write what was recorded since the last dump, and forget it."""
+        if self.level == DISABLED:
+            return
+        for output in self.output_formats:
+            if isinstance(output, KVWriter):
+                output.write(self.name_to_value, self.name_to_excluded, step)
+        self.name_to_value.clear()
+        self.name_to_count.clear()
+        self.name_to_excluded.clear()
+
+    def log(self, *args: Any, level: int = INFO) -> None:
+        """Write a message to the formats that take messages, unless the logger's level is higher."""
+        if self.level <= level:
+            for output in self.output_formats:
+                if isinstance(output, SeqWriter):
+                    output.write_sequence([str(part) for part in args])
+
+    def debug(self, *args: Any) -> None:
+        self.log(*args, level=DEBUG)
+
+    def info(self, *args: Any) -> None:
+        self.log(*args, level=INFO)
+
+    def warn(self, *args: Any) -> None:
+        self.log(*args, level=WARN)
+
+    def error(self, *args: Any) -> None:
+        self.log(*args, level=ERROR)
+
+    def set_level(self, level: int) -> None:
+        self.level = level
+
+    def close(self) -> None:
+        for output in self.output_formats:
+            output.close()
+
+
+class _UnsavedLogger(Logger):
+    """A logger without files: its temporary folder is made only if somebody asks for it."""
+
+    @property
+    def dir(self) -> str | None:
+        if self._folder is None:
+            self._folder = _temporary_folder()
+            os.makedirs(self._folder, exist_ok=True)
+        return self._folder
+
+
+def configure(folder: str | os.PathLike[str] | None = None, format_strings: Sequence[str] | None = None) -> Logger:
+    """A logger that writes ``format_strings`` (of stdout, log, json, csv, tensorboard) into ``folder``.
+
+    Without arguments the environment variables ``SB3_LOGDIR`` and ``SB3_LOG_FORMAT`` decide, then a new folder in the
+    system's temporary one and ``stdout,log,csv``.
+    """
+    if format_strings is None:
+        format_strings = os.getenv("SB3_LOG_FORMAT", "stdout,log,csv").split(",")
+    formats = [name for name in format_strings if name]
+    folder = folder or os.getenv("SB3_LOGDIR")
+    saves = any(name != "stdout" for name in formats)
+    if folder is None and not saves:
+        return _UnsavedLogger(None, [make_output_format(name, "") for name in formats])
+    path = os.fspath(folder) if folder is not None else _temporary_folder()
+    with _writable(path):
+        os.makedirs(path, exist_ok=True)
+    logger = Logger(path, [make_output_format(name, path) for name in formats])
+    if saves:
+        logger.log(f"Logging to {path}")
+    return logger
+
+
+def make_output_format(_format: str, log_dir: str, log_suffix: str = "") -> KVWriter:
+    """The writer named ``_format``, its file in ``log_dir``: log.txt, progress.json, progress.csv or event files."""
+    if _format not in FORMATS:
+        raise ValueError(f"{_format!r} is no log format; {near_matches(_format, FORMATS)}")
+    if _format == "stdout":
+        return HumanOutputFormat(sys.stdout)
+    with _writable(log_dir):
+        os.makedirs(log_dir, exist_ok=True)
+        if _format == "tensorboard":
+            return TensorBoardOutputFormat(log_dir)
+        if _format == "log":
+            return HumanOutputFormat(os.path.join(log_dir, f"log{log_suffix}.txt"))
+        file = os.path.join(log_dir, f"progress{log_suffix}.{_format}")
+        return JSONOutputFormat(file) if _format == "json" else CSVOutputFormat(file)
+
+
+def configure_logger(
+    verbose: int = 0,
+    tensorboard_log: str | None = None,
+    tb_log_name: str = "",
+    reset_num_timesteps: bool = True,
+) -> Logger:
+    """The logger that ``learn`` uses when the user set none: a table if ``verbose``, TensorBoard if a folder is given.
+
+    Runs go to ``tensorboard_log/tb_log_name_1``, ``_2``, …; continued training (``reset_num_timesteps=False``) goes to
+    the latest of them.
+    """
+    formats = ["stdout"] if verbose >= 1 else []
+    if tensorboard_log is None:
+        return configure(None, formats)
+    require_tensorboard()  # before a folder is made
+    latest = get_latest_run_id(tensorboard_log, tb_log_name)
+    run = latest + 1 if reset_num_timesteps else latest
+    return configure(os.path.join(tensorboard_log, f"{tb_log_name}_{run}"), [*formats, "tensorboard"])
+
+
+def get_latest_run_id(log_path: str = "", log_name: str = "") -> int:
+    """The highest N of the entries ``log_name_N`` in ``log_path``; 0 if there are none."""
+    folder = Path(log_path)
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    pairs = (name.rpartition("_") for name in names)
+    numbers = [int(number) for stem, _, number in pairs if stem == log_name and number.isdecimal()]
+    return max(numbers, default=0)
+
+
+def read_json(filename: str) -> pandas.DataFrame:
+    """``progress.json`` as a pandas data frame."""
+    return _pandas().read_json(filename, lines=True)
+
+
+def read_csv(filename: str) -> pandas.DataFrame:
+    """``progress.csv`` as a pandas data frame."""
+    return _pandas().read_csv(filename, index_col=None, comment="#")
+
+
+def announce(message: str) -> None:
+    """Tell the person at the terminal; used by callbacks whose ``verbose`` asks for it."""
+    print(message)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError("pandas", "plot", "reading logs as data frames") from error
+    return pandas
+
+
+def _temporary_folder() -> str:
+    return os.path.join(tempfile.gettempdir(), datetime.now().strftime("proximo-%Y-%m-%d-%H-%M-%S-%f"))
+
+
+@contextmanager
+def _writable(folder: str) -> Iterator[None]:
+    """Turn a failure to write into ``folder`` into an error of the same type that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        advice = f"cannot write logs into {folder!r} ({reason}); choose a folder that you may write to"
+        raise type(error)(error.errno, advice) from error

@@ -1,0 +1,77 @@
+"""The training loop: collect, update, log; the same for every algorithm."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from proximo.envs.vec_env import VecEnv
+from proximo.rollout.storage import RolloutBuffer
+from proximo.training.callbacks import BaseCallback
+
+
+class Trainable(Protocol):
+    """What the loop needs of a model."""
+
+    num_timesteps: int
+    n_steps: int
+    rollout_buffer: RolloutBuffer
+
+    @property
+    def env(self) -> Any: ...
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
+        """Fill the rollout buffer; False when a callback ended the training (the rollout is then discarded)."""
+
+    def train(self) -> None:
+        """Update the policy from the rollout buffer and record the metrics."""
+
+    def dump_logs(self, iteration: int = 0) -> None: ...
+
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None: ...
+
+
+class Trainer:
+    """Runs a model until it has seen a number of steps or a callback says stop."""
+
+    def __init__(self, model: Trainable, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model = model
+        self.callback = callback
+        self.log_interval = log_interval
+
+    def run(self, total_timesteps: int, local_variables: dict[str, Any], global_variables: dict[str, Any]) -> None:
+        self.callback.on_training_start(local_variables, global_variables)
+        iteration = 0
+        model = self.model
+        while model.num_timesteps < total_timesteps:
+            if not model.collect_rollouts(model.env, self.callback, model.rollout_buffer, model.n_steps):
+                break
+            iteration += 1
+            model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
+            model.train()
+            if self.log_interval is not None and iteration % self.log_interval == 0:
+                model.dump_logs(iteration)
+        if self.log_interval is not None and iteration % self.log_interval != 0:
+            model.dump_logs(iteration)  # the metrics of the last iterations are not lost
+        self.callback.on_training_end()
+
+
+class CallbackListener:
+    """Passes the collector's steps on to the callbacks, and counts them for the model."""
+
+    def __init__(self, model: Trainable, callback: BaseCallback) -> None:
+        self.model = model
+        self.callback = callback
+
+    def wants_steps(self) -> bool:
+        return self.callback.wants_steps()
+
+    def wants_locals(self) -> bool:
+        return self.callback.wants_locals()
+
+    def on_step(self, environments: int, local_variables: dict[str, Any] | None) -> bool:
+        self.model.num_timesteps += environments
+        if local_variables is not None:
+            self.callback.update_locals(local_variables)
+        return self.callback.on_step()
