@@ -50,7 +50,7 @@ CURIOUS = {
 
 def table(module, values, excluded=None, **options):
     file = io.StringIO()
-    module.HumanOutputFormat(file, **options).write(values, excluded or {key: ("",) for key in values})
+    module.HumanOutputFormat(file, **options).write(values, excluded or dict.fromkeys(values, ("",)))
     return file.getvalue()
 
 
@@ -309,20 +309,20 @@ def test_unknown_format_is_named_with_near_matches(tmp_path):
 @pytest.mark.parametrize("formats", [["csv"], ["stdout"], ["tensorboard"]])
 def test_folder_below_a_file_is_refused_with_advice(tmp_path, formats):
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError, match="cannot write logs into .*choose a folder"):
+    with pytest.raises(NotADirectoryError, match=r"cannot write logs into .*choose a folder"):
         loggers.configure(str(tmp_path / "file" / "logs"), formats)
 
 
 def test_file_that_cannot_be_opened_is_refused_with_advice(tmp_path):
     (tmp_path / "progress.csv").mkdir()
-    with pytest.raises(IsADirectoryError, match="cannot write logs into .*choose a folder"):
+    with pytest.raises(IsADirectoryError, match=r"cannot write logs into .*choose a folder"):
         loggers.configure(str(tmp_path), ["csv"])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_read_only_folder_is_refused_with_advice(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError, match="cannot write logs into .*choose a folder"):
+    with pytest.raises(PermissionError, match=r"cannot write logs into .*choose a folder"):
         loggers.configure(str(tmp_path), ["csv"])
 
 

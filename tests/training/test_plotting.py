@@ -66,7 +66,9 @@ def test_plot_results_reads_monitor_files_up_to_a_step(tmp_path):
     from matplotlib import pyplot
 
     pyplot.switch_backend("Agg")
-    (tmp_path / "0.monitor.csv").write_text('#{"t_start": 0.0, "env_id": "x"}\nr,l,t\n1.0,10,1.0\n2.0,20,2.0\n4.0,30,3.0\n')
+    (tmp_path / "0.monitor.csv").write_text(
+        '#{"t_start": 0.0, "env_id": "x"}\nr,l,t\n1.0,10,1.0\n2.0,20,2.0\n4.0,30,3.0\n'
+    )
     plotting.plot_results([str(tmp_path)], 30, plotting.X_TIMESTEPS, "task")
     np.testing.assert_array_equal(pyplot.gca().collections[0].get_offsets(), [[10, 1.0], [30, 2.0]])
     pyplot.close("all")

@@ -57,10 +57,8 @@ def save(
     optimizer = model.policy.optimizer.state_dict()
     tensors["optimizer"] = _flatten_state(optimizer["state"])
     if (normalizer := model.get_vec_normalize_env()) is not None:
-        tensors["normalizer"] = {
-            name: torch.as_tensor(np.asarray(value)) for name, value in normalizer.state().items()
-        }
-    manifest = {
+        tensors["normalizer"] = {name: torch.as_tensor(np.asarray(value)) for name, value in normalizer.state().items()}
+    manifest: dict[str, Any] = {
         "content": "model",
         "algorithm": type(model).__name__,
         "proximo_version": __version__,
@@ -83,6 +81,7 @@ def load(
     force_reset: bool = True,
     **overrides: Any,
 ) -> Agent:
+    manifest: dict[str, Any]
     manifest, tensors = read_archive(path)
     _check_content(manifest, path, model_class)
     if print_system_info:
@@ -90,7 +89,7 @@ def load(
     fields = decode_fields(manifest["fields"], manifest["needs"], custom_objects, loader=f"{model_class.__name__}.load")
     _apply_overrides(fields, overrides, field_names(model_class))
     try:
-        model = model_class(policy=fields["policy_class"], env=None, device=device, _init_setup_model=False)
+        model = model_class(policy=fields["policy_class"], env=None, device=device, _init_setup_model=False)  # type: ignore[call-arg]
         for name, value in fields.items():
             setattr(model, name, value)
         if env is not None:
@@ -119,8 +118,8 @@ def _apply_overrides(fields: dict[str, Any], overrides: Mapping[str, Any], known
             raise TypeError(f"load() got an unknown argument {name!r}; {near_matches(name, known)}")
         if name == "policy_kwargs" and value != fields["policy_kwargs"]:
             raise ValueError(
-                f"policy_kwargs {value} differ from the saved ones {fields['policy_kwargs']}; a saved network keeps its "
-                "shape (leave policy_kwargs out, or make a new model)"
+                f"policy_kwargs {value} differ from the saved ones {fields['policy_kwargs']}; a saved network "
+                "keeps its shape (leave policy_kwargs out, or make a new model)"
             )
         fields[name] = value
 
@@ -164,6 +163,7 @@ def _parameters(manifest: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict
 
 def read_parameters(path: str | Path, model: OnPolicyAlgorithm) -> dict[str, dict[str, Any]]:
     """The state dictionaries of a model file, without building a model."""
+    manifest: dict[str, Any]
     manifest, tensors = read_archive(path)
     _check_content(manifest, path, type(model))
     return _parameters(manifest, tensors)

@@ -16,7 +16,7 @@ import torch
 from gymnasium import spaces
 
 from proximo.agents import files
-from proximo.backends import BackendChoice, make_backend
+from proximo.backends.choice import BackendChoice, make_backend
 from proximo.backends.fused import FusedBackend
 from proximo.backends.torch_autograd import TorchBackend
 from proximo.data import Array, Info, Observation, Schedule
@@ -108,6 +108,7 @@ class OnPolicyAlgorithm(ABC):
         self.verbose = verbose
         self.seed = seed
         self.device = get_device(device)
+        self.generator = np.random.default_rng(0)  # seeded by _setup_model; draws exploration noise and minibatches
         self.num_timesteps = 0
         self.start_time = 0
         self.ep_info_buffer: deque[Info] = deque(maxlen=stats_window_size)
@@ -173,13 +174,15 @@ class OnPolicyAlgorithm(ABC):
         is_dict = isinstance(self.observation_space, spaces.Dict)
         if is_dict and self.policy_class in (ActorCriticPolicy, ActorCriticCnnPolicy):
             raise ValueError(f"observations are {self.observation_space}: use 'MultiInputPolicy' for Dict observations")
+        reads_images = (
+            self.policy_class is ActorCriticCnnPolicy and "features_extractor_class" not in self.policy_kwargs
+        )
         normalized = not self.policy_kwargs.get("normalize_images", True)
-        if self.policy_class is ActorCriticCnnPolicy and "features_extractor_class" not in self.policy_kwargs:
-            if not is_image_space(self.observation_space, normalized_image=normalized):
-                raise ValueError(
-                    f"CnnPolicy reads images (Box of three dimensions, uint8, 0 to 255), got {self.observation_space}; "
-                    "use 'MlpPolicy' for vectors, or policy_kwargs={'normalize_images': False} for float images"
-                )
+        if reads_images and not is_image_space(self.observation_space, normalized_image=normalized):
+            raise ValueError(
+                f"CnnPolicy reads images (Box of three dimensions, uint8, 0 to 255), got {self.observation_space}; "
+                "use 'MlpPolicy' for vectors, or policy_kwargs={'normalize_images': False} for float images"
+            )
 
     def _setup_model(self) -> None:
         """Make buffer, policy and backend; seeds come first, so that networks start alike."""
@@ -275,11 +278,8 @@ class OnPolicyAlgorithm(ABC):
             self.env.seed(seed)
 
     def _seed_generator(self, seed: int) -> None:
-        fresh = np.random.default_rng(seed)
-        if hasattr(self, "generator"):
-            self.generator.bit_generator.state = fresh.bit_generator.state  # the backend holds the same object
-        else:
-            self.generator = fresh
+        # in place: the backend holds the same object
+        self.generator.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 
     # -- training
 
@@ -446,7 +446,14 @@ class OnPolicyAlgorithm(ABC):
         overrides others; ``kwargs`` override attributes.
         """
         return files.load(
-            cls, path, env, device, custom_objects, print_system_info=print_system_info, force_reset=force_reset, **kwargs
+            cls,
+            path,
+            env,
+            device,
+            custom_objects,
+            print_system_info=print_system_info,
+            force_reset=force_reset,
+            **kwargs,
         )
 
 

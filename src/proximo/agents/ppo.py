@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
-from proximo.backends import BackendChoice
+from proximo.backends.choice import BackendChoice
 from proximo.data import Schedule
 from proximo.functional.losses import PPOSettings
 from proximo.functional.schedules import FloatSchedule

@@ -1,0 +1,1 @@
+"""The command line: ``proximo train | evaluate | watch | plot | bench``."""

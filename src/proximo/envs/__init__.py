@@ -1,0 +1,85 @@
+"""Environments: vector environments, their wrappers, and one entry for every kind of environment."""
+
+from __future__ import annotations
+
+from proximo.envs.adapters import as_vec_env
+from proximo.envs.atari import (
+    AtariWrapper,
+    ClipRewardEnv,
+    EpisodicLifeEnv,
+    FireResetEnv,
+    MaxAndSkipEnv,
+    NoopResetEnv,
+    StickyActionEnv,
+    WarpFrame,
+)
+from proximo.envs.check_nan import VecCheckNan
+from proximo.envs.checker import check_env
+from proximo.envs.dummy import DummyVecEnv
+from proximo.envs.extract_dict import VecExtractDictObs
+from proximo.envs.frame_stack import StackedObservations, VecFrameStack
+from proximo.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
+from proximo.envs.monitor import LoadMonitorResultsError, Monitor, ResultsWriter, get_monitor_files, load_results
+from proximo.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
+from proximo.envs.rendering import tile_images, write_video
+from proximo.envs.transpose import VecTransposeImage
+from proximo.envs.vec_env import (
+    CloudpickleWrapper,
+    StepTransform,
+    VecEnv,
+    VecEnvIndices,
+    VecEnvObs,
+    VecEnvStepReturn,
+    VecEnvWrapper,
+    arrays_from_step,
+    is_vecenv_wrapped,
+    unwrap_vec_wrapper,
+)
+from proximo.envs.vec_monitor import VecMonitor
+from proximo.envs.video import VecVideoRecorder
+
+__all__ = [
+    "AtariWrapper",
+    "ClipRewardEnv",
+    "CloudpickleWrapper",
+    "DummyVecEnv",
+    "EpisodicLifeEnv",
+    "FireResetEnv",
+    "LoadMonitorResultsError",
+    "MaxAndSkipEnv",
+    "Monitor",
+    "NoopResetEnv",
+    "ResultsWriter",
+    "StackedObservations",
+    "StepTransform",
+    "StickyActionEnv",
+    "VecCheckNan",
+    "VecEnv",
+    "VecEnvIndices",
+    "VecEnvObs",
+    "VecEnvStepReturn",
+    "VecEnvWrapper",
+    "VecExtractDictObs",
+    "VecFrameStack",
+    "VecMonitor",
+    "VecNormalize",
+    "VecTransposeImage",
+    "VecVideoRecorder",
+    "WarpFrame",
+    "arrays_from_step",
+    "as_vec_env",
+    "check_env",
+    "get_monitor_files",
+    "is_vecenv_wrapped",
+    "is_wrapped",
+    "load_results",
+    "make_atari_env",
+    "make_env",
+    "make_vec_env",
+    "sync_envs_normalization",
+    "tile_images",
+    "unwrap_vec_normalize",
+    "unwrap_vec_wrapper",
+    "unwrap_wrapper",
+    "write_video",
+]

@@ -23,8 +23,8 @@ class VecCheckNan(StepTransform):
         self, venv: VecEnv, raise_exception: bool = False, warn_once: bool = True, check_inf: bool = True
     ) -> None:
         super().__init__(venv)
-        if isinstance(venv.action_space, spaces.Dict):
-            raise NotImplementedError(f"VecCheckNan cannot look into Dict actions, got {venv.action_space}")
+        if isinstance(venv.action_space, spaces.Dict | spaces.Tuple):
+            raise NotImplementedError(f"VecCheckNan cannot look into Dict or Tuple actions, got {venv.action_space}")
         self.raise_exception = raise_exception
         self.warn_once = warn_once
         self.check_inf = check_inf
@@ -63,7 +63,9 @@ class VecCheckNan(StepTransform):
             return
         found = []
         for name, value in named.items():
-            parts = {f"{name}[{key!r}]": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+            parts = (
+                {f"{name}[{key!r}]": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+            )
             found += [self._describe(part_name, np.asarray(part)) for part_name, part in parts.items()]
         found = [description for description in found if description]
         if not found:

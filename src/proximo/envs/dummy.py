@@ -45,7 +45,7 @@ class StepBuffers:
     def of_arrays(cls, arrays: dict[str, Array]) -> StepBuffers:
         """Take the arrays named by :meth:`layout`."""
         by_key = {name.split("/", 1)[1]: array for name, array in arrays.items() if name.startswith("observations/")}
-        observations = arrays["observations"] if "observations" in arrays else by_key
+        observations = arrays.get("observations", by_key)
         return cls(observations, arrays["rewards"], arrays["terminated"], arrays["truncated"])
 
     @classmethod
@@ -56,7 +56,9 @@ class StepBuffers:
 
 def _space_shape(space: Space) -> tuple[int, ...]:
     if space.shape is None or space.dtype is None:
-        raise NotImplementedError(f"{space} holds no arrays of fixed shape; use Box, Discrete, Multi… or a Dict of these")
+        raise NotImplementedError(
+            f"{space} holds no arrays of fixed shape; use Box, Discrete, Multi… or a Dict of these"
+        )
     return space.shape
 
 
@@ -186,7 +188,9 @@ class DummyVecEnv(VecEnv):
 
     def get_images(self) -> Sequence[Array | None]:
         if self.render_mode != "rgb_array":
-            warnings.warn(f"images need render_mode='rgb_array', the environments have {self.render_mode!r}", stacklevel=2)
+            warnings.warn(
+                f"images need render_mode='rgb_array', the environments have {self.render_mode!r}", stacklevel=2
+            )
             return [None] * self.num_envs
         return [env.render() for env in self.envs]  # type: ignore[misc]
 

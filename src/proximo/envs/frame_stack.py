@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -86,7 +85,9 @@ class StackedObservations:
                 where = f" under key {key!r}" if key else ""
                 raise TypeError(f"only Box observations, or a Dict of them, can be stacked; got {part}{where}")
         if isinstance(channels_order, Mapping) and not isinstance(observation_space, spaces.Dict):
-            raise TypeError(f"channels_order is a dictionary, but the observations are {observation_space}; pass a string")
+            raise TypeError(
+                f"channels_order is a dictionary, but the observations are {observation_space}; pass a string"
+            )
         orders = channels_order if isinstance(channels_order, Mapping) else dict.fromkeys(parts, channels_order)
         self._stacks = {key: _BoxStack(num_envs, n_stack, part, orders[key]) for key, part in parts.items()}
         stacked = {key: stack.space for key, stack in self._stacks.items()}
@@ -113,7 +114,9 @@ class StackedObservations:
     def shown(self) -> Observation:
         return self._joined({key: stack.shown() for key, stack in self._stacks.items()})
 
-    def update(self, observations: Observation, dones: Array, infos: Sequence[Info]) -> tuple[Observation, Sequence[Info]]:
+    def update(
+        self, observations: Observation, dones: Array, infos: Sequence[Info]
+    ) -> tuple[Observation, Sequence[Info]]:
         """Add a step's observations; stack the ``terminal_observation`` of ended episodes in their infos."""
         stacked = self.advance(arrays_from_step(observations, np.zeros(len(dones)), dones, infos), False)
         return copy_observation(stacked.observations), infos
@@ -124,7 +127,9 @@ class StackedObservations:
         final_observations = step.final_observations
         if step.infos:
             if len(final_observations) < len(step.infos):
-                warnings.warn("an episode ended without terminal_observation in its info; it is not stacked", stacklevel=3)
+                warnings.warn(
+                    "an episode ended without terminal_observation in its info; it is not stacked", stacklevel=3
+                )
             for index, observation in final_observations.items():
                 step.infos[index]["terminal_observation"] = self.with_last(index, observation)
             final_observations = {index: step.infos[index]["terminal_observation"] for index in final_observations}
@@ -165,3 +170,4 @@ class VecFrameStack(StepTransform):
         observations, *others = super().step_wait()
         return copy_observation(observations), *others  # type: ignore[return-value]
 
+    step_arrays = StepTransform.step_arrays  # the four-tuple only adds a copy, so arrays need not go through it

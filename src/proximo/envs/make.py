@@ -96,7 +96,7 @@ def make_vec_env(
         return make
 
     factories = [factory(start_index + index) for index in range(n_envs)]
-    vec_env = (vec_env_cls or DummyVecEnv)(factories, **(vec_env_kwargs or {}))  # type: ignore[call-arg, arg-type]
+    vec_env = (vec_env_cls or DummyVecEnv)(factories, **(vec_env_kwargs or {}))  # type: ignore[arg-type]
     vec_env.seed(seed)
     return vec_env
 

@@ -68,7 +68,9 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **kwargs: Any) -> tuple[Any, Info]:
         if not self.allow_early_resets and not self.needs_reset:
-            raise RuntimeError("reset before the episode has ended; allow it with Monitor(env, allow_early_resets=True)")
+            raise RuntimeError(
+                "reset before the episode has ended; allow it with Monitor(env, allow_early_resets=True)"
+            )
         for key in self.reset_keywords:
             if kwargs.get(key) is None:
                 raise ValueError(f"reset() lacks the argument {key!r} that Monitor(reset_keywords=…) is to record")

@@ -66,7 +66,9 @@ class VecNormalize(StepTransform):
         space = self.observation_space
         if isinstance(space, spaces.Box):
             if self.norm_obs_keys is not None:
-                raise ValueError(f"norm_obs_keys={self.norm_obs_keys} needs a Dict observation space, this one is {space}")
+                raise ValueError(
+                    f"norm_obs_keys={self.norm_obs_keys} needs a Dict observation space, this one is {space}"
+                )
             self.obs_rms = RunningMeanStd(shape=space.shape)
             self.observation_space = self._shown_space(space)
         elif isinstance(space, spaces.Dict):
@@ -77,7 +79,9 @@ class VecNormalize(StepTransform):
             shown = {key: self._shown_space(part) for key, part in parts.items()}
             self.observation_space = spaces.Dict({**space.spaces, **shown})
         else:
-            raise ValueError(f"VecNormalize normalises Box observations or a Dict of them, got {space}; set norm_obs=False")
+            raise ValueError(
+                f"VecNormalize normalises Box observations or a Dict of them, got {space}; set norm_obs=False"
+            )
 
     def _shown_space(self, space: spaces.Box) -> spaces.Box:
         # only images are marked: other bounds stay as they are, since saved policies hold them
@@ -278,7 +282,9 @@ def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
 def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
     """Copy the statistics of each ``VecNormalize`` around ``env`` to the one in the same place around ``eval_env``."""
     while isinstance(env, VecEnvWrapper):
-        if not isinstance(eval_env, VecEnvWrapper) or isinstance(env, VecNormalize) != isinstance(eval_env, VecNormalize):
+        if not isinstance(eval_env, VecEnvWrapper) or isinstance(env, VecNormalize) != isinstance(
+            eval_env, VecNormalize
+        ):
             raise ValueError(
                 f"the evaluation environment has {type(eval_env).__name__} where the training environment has "
                 f"{type(env).__name__}; wrap both the same way"
@@ -311,8 +317,10 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != _FILE_FORMAT:
-                raise ModelFileError(f"{path} holds no VecNormalize statistics: its format is {metadata.get('format')!r}")
-            return json.loads(metadata["settings"]), {name: file.get_tensor(name) for name in file.keys()}
+                raise ModelFileError(
+                    f"{path} holds no VecNormalize statistics: its format is {metadata.get('format')!r}"
+                )
+            return json.loads(metadata["settings"]), {name: file.get_tensor(name) for name in list(file.keys())}
     except (SafetensorError, ValueError, KeyError) as error:
         if isinstance(error, ModelFileError):
             raise

@@ -68,7 +68,7 @@ def write_video(path: str | Path, frames: Sequence[Array], frames_per_second: fl
 
 
 def _write_mp4(path: Path, frames: Sequence[Array], frames_per_second: float) -> None:
-    import imageio_ffmpeg
+    import imageio_ffmpeg  # type: ignore[import-untyped]
 
     height, width = frames[0].shape[:2]
     height, width = height - height % 2, width - width % 2  # H.264 wants even sides

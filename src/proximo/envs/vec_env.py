@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias, TypeVar
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 import gymnasium as gym
 import numpy as np
 
@@ -27,7 +27,7 @@ from proximo.data import Array, Info, Observation, StepArrays
 from proximo.envs.rendering import show_image, tile_images
 from proximo.functional.spaces import Space
 
-VecEnvIndices: TypeAlias = None | int | Iterable[int]
+VecEnvIndices: TypeAlias = int | Iterable[int] | None
 VecEnvObs: TypeAlias = Observation
 VecEnvStepReturn: TypeAlias = tuple[Observation, Array, Array, list[Info]]
 WrapperType = TypeVar("WrapperType", bound="VecEnvWrapper")
@@ -79,9 +79,10 @@ def map_final_observations(
 
 
 def copy_observation(observation: Observation) -> Observation:
+    """A copy with the memory layout kept: a transposed image stays a view of contiguous planes."""
     if isinstance(observation, dict):
-        return {key: value.copy() for key, value in observation.items()}
-    return observation.copy()
+        return {key: value.copy(order="K") for key, value in observation.items()}
+    return observation.copy(order="K")
 
 
 class VecEnv(ABC):
@@ -253,9 +254,7 @@ class VecEnvWrapper(VecEnv):
     :class:`StepTransform` instead.
     """
 
-    def __init__(
-        self, venv: VecEnv, observation_space: Space | None = None, action_space: Space | None = None
-    ) -> None:
+    def __init__(self, venv: VecEnv, observation_space: Space | None = None, action_space: Space | None = None) -> None:
         if not isinstance(venv, VecEnv):
             raise TypeError(
                 f"{type(self).__name__} wraps a proximo VecEnv, got {type(venv).__module__}.{type(venv).__name__}; "

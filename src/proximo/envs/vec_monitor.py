@@ -49,9 +49,7 @@ class EpisodeTotals:
 class VecMonitor(StepTransform):
     """What :class:`Monitor` does, one level up: ``infos[i]["episode"]`` at each end, and a CSV file if asked."""
 
-    def __init__(
-        self, venv: VecEnv, filename: str | Path | None = None, info_keywords: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, venv: VecEnv, filename: str | Path | None = None, info_keywords: tuple[str, ...] = ()) -> None:
         super().__init__(venv)
         if any(venv.env_is_wrapped(Monitor)):
             warnings.warn(

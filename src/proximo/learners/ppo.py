@@ -17,7 +17,7 @@ from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.minibatches import minibatches, on_device
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
-Row = NDArray[np.float64]  # the terms of LossTerms, in their order
+Rows = NDArray[np.float64]  # [minibatch, term]: the terms of LossTerms, in their order
 
 
 class PPOLearner:
@@ -35,15 +35,13 @@ class PPOLearner:
         self.policy.set_training_mode(True)
         for group in self.policy.optimizer.param_groups:
             group["lr"] = settings.learning_rate
-        epochs = self._fused_epochs if isinstance(self.backend, FusedBackend) else self._torch_epochs
-        rows: list[Row] = []  # one [minibatch, term] array per epoch
-        for epoch in epochs(self.backend, buffer, settings):  # type: ignore[arg-type]
-            rows.append(epoch)
-        return self._metrics(rows, buffer, settings)
+        if isinstance(self.backend, FusedBackend):
+            epochs = list(self._fused_epochs(self.backend, buffer, settings))
+        else:
+            epochs = list(self._torch_epochs(self.backend, buffer, settings))
+        return self._metrics(epochs, buffer, settings)
 
-    def _fused_epochs(
-        self, backend: FusedBackend, buffer: RolloutBuffer, settings: PPOSettings
-    ) -> Iterator[Row]:
+    def _fused_epochs(self, backend: FusedBackend, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Rows]:
         indices = buffer.rollout.sample_indices()
         backend.start_update(buffer.rollout)
         for _ in range(settings.n_epochs):
@@ -54,7 +52,7 @@ class PPOLearner:
             if status.stopped:
                 return
 
-    def _torch_epochs(self, backend: TorchBackend, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Row]:
+    def _torch_epochs(self, backend: TorchBackend, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Rows]:
         for epoch in self._minibatches(buffer, settings):
             rows: list[list[float]] = []
             stopped = False
@@ -95,16 +93,16 @@ class PPOLearner:
     def _discrete(self) -> bool:
         return self.policy.action_space.shape == () and not np.issubdtype(self.policy.action_space.dtype, np.floating)
 
-    def _metrics(self, epochs: list[Row], buffer: RolloutBuffer, settings: PPOSettings) -> Metrics:
+    def _metrics(self, epochs: list[Rows], buffer: RolloutBuffer, settings: PPOSettings) -> Metrics:
         rows = np.concatenate(epochs)
-        mean = LossTerms(*rows.mean(axis=0))  # type: ignore[arg-type]
+        mean = LossTerms(*rows.mean(axis=0))
         metrics = {
             "entropy_loss": float(mean.entropy_loss),
             "policy_gradient_loss": float(mean.policy_loss),
             "value_loss": float(mean.value_loss),
-            "approx_kl": float(LossTerms(*epochs[-1].mean(axis=0)).approx_kl),  # type: ignore[arg-type]
+            "approx_kl": float(LossTerms(*epochs[-1].mean(axis=0)).approx_kl),
             "clip_fraction": float(mean.clip_fraction),
-            "loss": float(LossTerms(*rows[-1]).loss),  # type: ignore[arg-type]
+            "loss": float(LossTerms(*rows[-1]).loss),
             "explained_variance": explained_variance(buffer.values.flatten(), buffer.returns.flatten()),
             "learning_rate": settings.learning_rate,
             "epochs": float(len(epochs)),
@@ -119,7 +117,7 @@ class PPOLearner:
 
 def non_finite_update(minibatch: int) -> NonFiniteError:
     return NonFiniteError(
-        f"NaN or infinity in the loss or its gradient at minibatch {minibatch} of the epoch; it was not applied, so the "
-        "weights are still finite. A smaller learning_rate or max_grad_norm, or VecNormalize around the environment, "
-        "usually cures this"
+        f"NaN or infinity in the loss or its gradient at minibatch {minibatch} of the epoch; it was not applied, so "
+        "the weights are still finite. A smaller learning_rate or max_grad_norm, or VecNormalize around the "
+        "environment, usually cures this"
     )

@@ -20,6 +20,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from proximo.data import Array, Observation, Schedule, TensorObservation
+from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode_fields, encode_fields, register_class
 from proximo.functional.distributions import DiagGaussianDistribution, Distribution, make_proba_distribution
@@ -179,7 +180,7 @@ class BasePolicy(nn.Module, ABC):
     def save(self, path: str | Path) -> None:
         """Write constructor arguments and weights as a safe archive (no pickle)."""
         fields, needs = encode_fields(self._get_constructor_parameters())
-        manifest = {"content": "policy", "fields": fields, "needs": needs}
+        manifest: dict[str, Any] = {"content": "policy", "fields": fields, "needs": needs}
         write_archive(path, manifest, {"policy": self.state_dict()})
 
     @classmethod
@@ -187,7 +188,12 @@ class BasePolicy(nn.Module, ABC):
         cls, path: str | Path, device: torch.device | str = "auto", custom_objects: dict[str, Any] | None = None
     ) -> Self:
         """Rebuild a policy of this class from :meth:`save`'s file."""
+        manifest: dict[str, Any]
         manifest, tensors = read_archive(path)
+        if manifest.get("content") != "policy":
+            raise ModelFileError(
+                f"{path} holds a {manifest.get('content')!r}, not a policy; load it with what saved it"
+            )
         arguments = decode_fields(manifest["fields"], manifest["needs"], custom_objects)
         policy = cls(**arguments)
         policy.load_state_dict(tensors["policy"])
@@ -271,7 +277,9 @@ class ActorCriticPolicy(BasePolicy):
         if self.ortho_init:
             self._initialize_orthogonally()
         self.optimizer = self.optimizer_class(
-            self.parameters(), lr=lr_schedule(1.0), **self.optimizer_kwargs  # type: ignore[call-arg]
+            self.parameters(),
+            lr=lr_schedule(1.0),
+            **self.optimizer_kwargs,  # type: ignore[call-arg]
         )
 
     def _initialize_orthogonally(self) -> None:
@@ -354,14 +362,14 @@ class ActorCriticCnnPolicy(ActorCriticPolicy):
     """The policy for images: NatureCNN as features extractor."""
 
     def __init__(self, *args: Any, features_extractor_class: Any = NatureCNN, **kwargs: Any) -> None:
-        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
+        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)  # type: ignore[misc]
 
 
 class MultiInputActorCriticPolicy(ActorCriticPolicy):
     """The policy for Dict observations: each key has its own extractor, the features stand side by side."""
 
     def __init__(self, *args: Any, features_extractor_class: Any = CombinedExtractor, **kwargs: Any) -> None:
-        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
+        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)  # type: ignore[misc]
 
 
 POLICY_ALIASES: Mapping[str, type[ActorCriticPolicy]] = {

@@ -41,18 +41,22 @@ class Collector:
         self.observations = self.env.reset()
         self.episode_starts = np.ones(self.env.num_envs, np.bool_)
 
+    def current_observations(self) -> Observation:
+        """What the environments showed last, [env, …]; resets them if they have shown nothing yet."""
+        if self.observations is None:
+            self.reset()
+        return self.observations  # type: ignore[return-value]
+
     def collect(self, backend: Backend, buffer: RolloutBuffer, listener: StepListener, context: dict[str, Any]) -> bool:
         """Collect ``buffer.buffer_size`` steps and their advantages; False when the listener ended it early.
 
         ``context`` holds the local variables that a listener may want to see beside the collector's own.
         """
-        if self.observations is None:
-            self.reset()
         buffer.reset()
         backend.start_rollout(buffer.buffer_size, buffer.n_envs)
         wants_steps, wants_locals = listener.wants_steps(), listener.wants_locals()
         for step in range(buffer.buffer_size):
-            buffer.store_observation(step, self.observations)
+            buffer.store_observation(step, self.current_observations())
             buffer.rollout.episode_starts[step] = self.episode_starts
             actions = backend.act(observation_rows(buffer.rollout.observations, step), buffer.rollout, step)
             if wants_locals:
@@ -67,9 +71,7 @@ class Collector:
         self._finish(backend, buffer)
         return True
 
-    def _step_with_infos(
-        self, actions: Array, buffer: RolloutBuffer, step: int
-    ) -> tuple[StepArrays, dict[str, Any]]:
+    def _step_with_infos(self, actions: Array, buffer: RolloutBuffer, step: int) -> tuple[StepArrays, dict[str, Any]]:
         """One step through the user-facing interface, with the variables that callbacks read as ``self.locals``."""
         observations, rewards, dones, infos = self.env.step(actions)
         rollout = buffer.rollout
@@ -113,11 +115,13 @@ class Collector:
         for index, info in arrays.infos.items():
             if (episode := info.get("episode")) is not None:
                 self.episode_infos.append(episode)
-            if (success := info.get("is_success")) is not None and (arrays.terminated[index] or arrays.truncated[index]):
+            if (success := info.get("is_success")) is not None and (
+                arrays.terminated[index] or arrays.truncated[index]
+            ):
                 self.episode_successes.append(success)
-        for index in np.flatnonzero(arrays.truncated):
+        for index in np.flatnonzero(arrays.truncated).tolist():
             # the time limit cut the episode, the task did not end: the rest is worth V of what was last seen
-            final = self._one_observation(arrays.final_observations[int(index)], buffer)
+            final = self._one_observation(arrays.final_observations[index], buffer)
             buffer.rollout.bootstrap_values[step, index] = backend.values(final)[0]
 
     @staticmethod
@@ -130,10 +134,11 @@ class Collector:
     def _finish(self, backend: Backend, buffer: RolloutBuffer) -> None:
         rollout = buffer.rollout
         check_finite_rollout("observation", rollout.observations)
-        check_finite_row("observation", self.observations, buffer.buffer_size)
+        observations = self.current_observations()
+        check_finite_row("observation", observations, buffer.buffer_size)
         check_finite_rollout("reward", rollout.rewards)
         check_finite_rollout("value of the final observation", rollout.bootstrap_values)
-        rollout.last_values[:] = backend.values(self.observations)
+        rollout.last_values[:] = backend.values(observations)
         if is_stock(buffer):
             buffer.pos, buffer.full = buffer.buffer_size, True
             buffer.estimate_advantages()

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 
 from proximo.data import Array, Minibatch, Observation, Rollout
+from proximo.files.encoding import register_class
 from proximo.functional.advantages import estimate_advantages
 from proximo.functional.spaces import Space, get_action_dim, get_obs_shape
 from proximo.networks.actor_critic import get_device
@@ -87,9 +88,7 @@ class RolloutBuffer:
         self.pos = 0
         self.full = False
         if not hasattr(self, "rollout"):
-            self.rollout = allocate_rollout(
-                self.buffer_size, self.n_envs, self.observation_space, self.action_space
-            )
+            self.rollout = allocate_rollout(self.buffer_size, self.n_envs, self.observation_space, self.action_space)
         self.rollout.valid = None
 
     def size(self) -> int:
@@ -132,7 +131,7 @@ class RolloutBuffer:
         stored = self.rollout.observations
         if isinstance(stored, dict):
             for key, memory in stored.items():
-                memory[step] = np.reshape(observation[key], memory.shape[1:])  # type: ignore[call-overload]
+                memory[step] = np.reshape(observation[key], memory.shape[1:])
         else:
             stored[step] = np.reshape(observation, stored.shape[1:])  # type: ignore[arg-type]
 
@@ -201,3 +200,6 @@ class RolloutBuffer:
 def is_stock(buffer: RolloutBuffer) -> bool:
     """Whether a buffer is the house's own, so that its rollout may be filled and read without ``add`` and ``get``."""
     return type(buffer) is RolloutBuffer
+
+
+register_class("RolloutBuffer", RolloutBuffer)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from proximo.data import Array
+from proximo.envs.adapters import as_vec_env
+from proximo.envs.normalize import sync_envs_normalization
 from proximo.training.atomic import replacing
 from proximo.training.callback_base import (
     BaseCallback,
@@ -124,13 +126,11 @@ class EvalCallback(EventCallback):
         verbose: int = 1,
         warn: bool = True,
     ) -> None:
-        from proximo.envs import as_vec_env
-
         super().__init__(callback_after_eval, verbose)
         self.callback_on_new_best = callback_on_new_best
         if callback_on_new_best is not None:
             callback_on_new_best.parent = self
-        self.eval_env = as_vec_env(eval_env)
+        self.eval_env = as_vec_env(eval_env, monitor=isinstance(eval_env, str))
         self.n_eval_episodes = n_eval_episodes
         self.eval_freq = eval_freq
         self.log_path = None if log_path is None else os.path.join(log_path, "evaluations")
@@ -166,7 +166,8 @@ class EvalCallback(EventCallback):
     def _on_step(self) -> bool:
         if self.eval_freq <= 0 or self.n_calls % self.eval_freq != 0:
             return True
-        self._synchronise_normalisation()
+        if self.model.get_vec_normalize_env() is not None:
+            sync_envs_normalization(self.training_env, self.eval_env)
         evaluation = self._evaluate()
         self.last_mean_reward = evaluation.mean
         if self.log_path is not None:
@@ -176,19 +177,6 @@ class EvalCallback(EventCallback):
         if evaluation.mean > self.best_mean_reward:
             proceed = self._on_new_best(evaluation)
         return proceed and self._on_event()
-
-    def _synchronise_normalisation(self) -> None:
-        if self.model.get_vec_normalize_env() is None:
-            return
-        from proximo.envs import sync_envs_normalization
-
-        try:
-            sync_envs_normalization(self.training_env, self.eval_env)
-        except AttributeError as error:
-            raise AssertionError(
-                "the training environment is normalised by VecNormalize, the evaluation environment is wrapped "
-                "differently; wrap it the same way, with VecNormalize(eval_env, training=False, norm_reward=False)"
-            ) from error
 
     def _evaluate(self) -> Evaluation:
         self._is_success_buffer = []
@@ -388,7 +376,9 @@ class ProgressBarCallback(BaseCallback):
             self._display = None
 
 
-_UNSEEN_WRAPPERS = frozenset({"VecMonitor", "VecTransposeImage", "VecCheckNan", "VecVideoRecorder"})
+_UNSEEN_WRAPPERS = frozenset(
+    {"VecMonitor", "VecTransposeImage", "VecCheckNan", "VecVideoRecorder", "ForeignVecEnvAdapter"}
+)
 
 
 def _observation_wrappers(env: Any) -> list[str]:

@@ -59,7 +59,7 @@ class OnPolicyConfig:
         _require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "a number from 0 to 1")
         for name in ("ent_coef", "vf_coef"):
             _require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number")
-        _require(0.0 < self.max_grad_norm, "max_grad_norm", self.max_grad_norm, "a positive number")
+        _require(self.max_grad_norm > 0.0, "max_grad_norm", self.max_grad_norm, "a positive number")
 
     def check_environments(self, environments: int) -> None:
         """What can only be checked once the number of environments is known."""

@@ -11,6 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.data import Array, Info, Observation, StepArrays
+from proximo.envs.adapters import ForeignVecEnvAdapter, VectorEnvAdapter, as_vec_env
+from proximo.envs.monitor import Monitor
+from proximo.envs.transpose import VecTransposeImage
+from proximo.envs.vec_env import VecEnv, VecEnvWrapper, arrays_from_step, is_vecenv_wrapped
+from proximo.envs.vec_monitor import VecMonitor
 from proximo.functional.statistics import Interval, mean_interval
 
 StepCallback: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], Any]
@@ -79,12 +84,10 @@ def evaluate(
     not count. ``callback(locals, globals)`` is called after each step once for every environment that still plays its
     share; ``locals`` holds ``i``, ``reward``, ``done`` and ``info`` of it beside the variables of the whole step.
     """
-    from proximo.envs import as_vec_env
-
     if n_eval_episodes < 1:
         raise ValueError(f"n_eval_episodes is {n_eval_episodes}; an evaluation needs at least one episode")
-    env = as_vec_env(env)
-    tally = _Tally(env.num_envs, n_eval_episodes, _is_monitored(env))
+    vec_env = _vector_env_as_given(env)
+    tally = _Tally(vec_env.num_envs, n_eval_episodes, _reports_episodes(vec_env))
     if warn and not tally.monitored:
         warnings.warn(
             "the evaluation environment has no Monitor: returns and lengths are counted from outside, after all "
@@ -92,24 +95,11 @@ def evaluate(
             UserWarning,
             stacklevel=2,
         )
-    observations = env.reset()
-    states = None
-    episode_starts = np.ones(env.num_envs, np.bool_)
-    while not tally.complete:
-        actions, states = model.predict(
-            observations, state=states, episode_start=episode_starts, deterministic=deterministic
-        )
-        if callback is None:
-            step = env.step_arrays(actions)
-            tally.add(step)
-        else:
-            step, variables = _step_with_infos(env, observations, actions, states, episode_starts)
-            tally.add(step, callback, variables | {"model": model, "deterministic": deterministic, "render": render})
-        observations = step.observations
-        # a row that only reset its environment hands out the first observation of an episode, as an end does
-        episode_starts = _ends(step) if step.valid is None else _ends(step) | ~step.valid
-        if render:
-            env.render()
+    try:
+        _play(model, vec_env, tally, deterministic, render, callback)
+    finally:
+        if isinstance(env, str):
+            vec_env.close()
     return Evaluation(tuple(tally.rewards), tuple(tally.lengths), tuple(tally.successes))
 
 
@@ -204,12 +194,34 @@ class _Tally:
         }
 
 
+def _play(
+    model: Predictor, env: VecEnv, tally: _Tally, deterministic: bool, render: bool, callback: StepCallback | None
+) -> None:
+    """Step ``env`` until every environment has played its share."""
+    observations = env.reset()
+    states = None
+    episode_starts: Array = np.ones(env.num_envs, np.bool_)
+    while not tally.complete:
+        actions, states = model.predict(
+            observations, state=states, episode_start=episode_starts, deterministic=deterministic
+        )
+        if callback is None:
+            step = env.step_arrays(actions)
+            tally.add(step)
+        else:
+            step, variables = _step_with_infos(env, observations, actions, states, episode_starts)
+            tally.add(step, callback, variables | {"model": model, "deterministic": deterministic, "render": render})
+        observations = step.observations
+        # a row that only reset its environment hands out the first observation of an episode, as an end does
+        episode_starts = _ends(step) if step.valid is None else _ends(step) | ~step.valid
+        if render:
+            env.render()
+
+
 def _step_with_infos(
-    env: Any, observations: Observation, actions: Array, states: Any, episode_starts: Array
+    env: VecEnv, observations: Observation, actions: Array, states: Any, episode_starts: Array
 ) -> tuple[StepArrays, dict[str, Any]]:
     """One step with all infos, and the variables that a callback may read."""
-    from proximo.envs.vec_env import arrays_from_step
-
     new_observations, rewards, dones, infos = env.step(actions)
     return arrays_from_step(new_observations, rewards, dones, infos), {
         "env": env,
@@ -238,7 +250,16 @@ def _ends(step: StepArrays) -> Array:
     return ends
 
 
-def _is_monitored(env: Any) -> bool:
-    from proximo.envs import Monitor, VecMonitor, is_vecenv_wrapped
+def _vector_env_as_given(env: Any) -> VecEnv:
+    """``env`` as a vector environment, its images left as they are: a hand-written predictor may expect them so."""
+    vec_env = as_vec_env(env, monitor=isinstance(env, str))  # nothing can stand between an id and its monitor
+    return vec_env.venv if isinstance(vec_env, VecTransposeImage) and vec_env is not env else vec_env
 
-    return bool(is_vecenv_wrapped(env, VecMonitor) or all(env.env_is_wrapped(Monitor)))
+
+def _reports_episodes(env: VecEnv) -> bool:
+    """Whether ``info["episode"]`` is there at the end of an episode, and only there."""
+    if is_vecenv_wrapped(env, VecMonitor) or all(env.env_is_wrapped(Monitor)):
+        return True
+    while isinstance(env, VecEnvWrapper):
+        env = env.venv
+    return isinstance(env, VectorEnvAdapter | ForeignVecEnvAdapter)  # these see to it themselves

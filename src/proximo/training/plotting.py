@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import os
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.data import Array
+from proximo.envs.monitor import load_results
 from proximo.errors import near_matches
 from proximo.functional.statistics import mean_interval
 
@@ -94,8 +97,6 @@ def plot_results(
     figsize: tuple[float, float] = (8, 2),
 ) -> None:
     """Draw the monitor files of each folder, up to ``num_timesteps``, into one pyplot figure."""
-    from proximo.envs import load_results
-
     frames = [load_results(folder) for folder in dirs]
     if num_timesteps is not None:
         frames = [frame[frame.l.cumsum() <= num_timesteps] for frame in frames]
@@ -141,10 +142,12 @@ def plot_learning_curves(
     figure = Figure(figsize=(8, 4.8), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for index, (label, folders) in enumerate(runs.items()):
-        curves = [read_curve(folder, x, y) for folder in folders]
-        _draw_with_interval(axes, curves, label, PALETTE[index % len(PALETTE)])
-    _dress(axes, x, y, title or _default_title(runs, x, y), legend=len(runs) > 1)
+    curves = {label: [read_curve(folder, x, y) for folder in folders] for label, folders in runs.items()}
+    label_is_title = title is None and len(runs) == 1
+    for (label, seeds), colour in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
+        _draw_with_interval(axes, seeds, "" if label_is_title else f"{label}, ", colour)
+    _limit_to_data(axes, np.concatenate([values for seeds in curves.values() for _, values in seeds]))
+    _dress(axes, x, y, title or (next(iter(runs)) if label_is_title else _LABELS.get(y, y).capitalize()))
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=200)
@@ -153,10 +156,19 @@ def plot_learning_curves(
 
 def _draw_with_interval(axes: Axes, curves: Sequence[tuple[Array, Array]], label: str, colour: str) -> None:
     grid, mean, low, high = average_curves(curves)
-    seeds = f" ({len(curves)} seeds)" if len(curves) > 1 else ""
-    axes.plot(grid, mean, color=colour, linewidth=1.8, label=label + seeds, marker="o" if len(grid) == 1 else "")
+    marker = "o" if len(grid) == 1 else ""
+    seeds = f"mean of {len(curves)} seeds with 95 % interval" if len(curves) > 1 else "one seed"
+    axes.plot(grid, mean, color=colour, linewidth=1.8, marker=marker, label=label + seeds)
     if len(curves) > 1:
         axes.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _limit_to_data(axes: Axes, values: Array) -> None:
+    """Let the interval of two seeds, many times wider than their difference, leave the picture rather than rule it."""
+    bottom, top = axes.get_ylim()
+    margin = 0.25 * (values.max() - values.min())
+    if margin > 0:
+        axes.set_ylim(max(bottom, values.min() - margin), min(top, values.max() + margin))
 
 
 def average_curves(
@@ -175,27 +187,18 @@ def average_curves(
     return grid, intervals[:, 0], intervals[:, 1], intervals[:, 2]
 
 
-def _dress(axes: Axes, x: str, y: str, title: str, legend: bool) -> None:
+def _dress(axes: Axes, x: str, y: str, title: str) -> None:
     from matplotlib.ticker import EngFormatter
 
-    axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
+    axes.set_title("\n".join(textwrap.wrap(title, 72)), loc="left", fontsize=12, fontweight="bold")
     axes.set_xlabel(_LABELS.get(x, x))
     axes.set_ylabel(_LABELS.get(y, y))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
     axes.grid(color="#D9D9D9", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0.01)
-    if legend:
-        axes.legend(frameon=False, loc="best")
-
-
-def _default_title(runs: Mapping[str, Sequence[Any]], x: str, y: str) -> str:
-    most_seeds = max(len(folders) for folders in runs.values())
-    what = f"{_LABELS.get(y, y)} over {_LABELS.get(x, x)}"
-    subject = next(iter(runs)) + ": " if len(runs) == 1 else ""
-    band = ", mean and 95 % interval" if most_seeds > 1 else ""
-    return f"{subject}{what}{band}"
+    axes.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none")
 
 
 def _progress_file(run: Path) -> Path:

@@ -17,25 +17,28 @@ from proximo.backends.fused.layers import LAYER_BYTES, forward, padded
 from proximo.backends.fused.losses import actor_gradient, critic_gradient
 from proximo.backends.fused.optimizers import squared_norm, step_parameters
 from proximo.backends.fused.simd import (
-    doubles, floats, integers, layer_at, plan_at, shift, small_integers, target_at, update_at,
+    doubles, floats, integers, integers_8, integers_32, layer_at, plan_at, shift, target_at, update_at,
 )  # fmt: skip
 from proximo.backends.fused.structures import ActionKind, Column, Role, Status
 from proximo.functional.compilation import inner, kernel
 
 ACTOR, CRITIC = int(Role.ACTOR), int(Role.CRITIC)
 DONE, KL_EXCEEDED, NON_FINITE = int(Status.DONE), int(Status.KL_EXCEEDED), int(Status.NON_FINITE)
-INT64, INT8, FLOAT32 = int(ActionKind.INT64), int(ActionKind.INT8), int(ActionKind.FLOAT32)
+INT64, INT32, INT8 = int(ActionKind.INT64), int(ActionKind.INT32), int(ActionKind.INT8)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
 APPROX_KL, LOSS, COLUMNS = int(Column.APPROX_KL), int(Column.LOSS), len(Column)
 
 
 @inner
 def load_lanes(layer, observations, start, rows, stride):
-    """Rows of observations into the lanes of a network's first layer."""
-    lanes = floats(layer.input)
+    """Rows of observations into the lanes of a network's first layer; tells whether all of them are finite."""
+    lanes, finite = floats(layer.input), True
     for row in range(rows):
         for feature in range(layer.inputs):
-            lanes[feature * stride + row] = observations[start + row, feature]
+            number = observations[start + row, feature]
+            lanes[feature * stride + row] = number
+            finite &= math.isfinite(number)
+    return finite
 
 
 @inner
@@ -43,12 +46,12 @@ def store_number(address, kind, place, number):
     """Write an action in the number type of its array."""
     if kind == INT64:
         integers(address)[place] = np.int64(number)
-    elif kind == FLOAT32:
-        floats(address)[place] = number
+    elif kind == INT32:
+        integers_32(address)[place] = np.int32(number)
     elif kind == INT8:
-        small_integers(address)[place] = np.int8(number)
+        integers_8(address)[place] = np.int8(number)
     else:
-        doubles(address)[place] = number
+        floats(address)[place] = number
 
 
 @inner
@@ -78,14 +81,14 @@ def chunk_values(plan, observations, start, rows, values):
         values[row] = found[row]
 
 
-@kernel("void(int64, int64, float32[:, ::1], int64, boolean)")
+@kernel("boolean(int64, int64, float32[:, ::1], int64, boolean)")
 def act(plan_address, target_address, observations, step, deterministic):
-    """Actions, log-probabilities and values of a batch of observations [env, feature], into row ``step``."""
-    plan, target = plan_at(plan_address), target_at(target_address)
+    """Actions, log-probabilities and values of observations [env, feature], into row ``step``; False on NaN in them."""
+    plan, target, finite = plan_at(plan_address), target_at(target_address), True
     for start in range(0, observations.shape[0], plan.lanes):
         rows, first = min(plan.lanes, observations.shape[0] - start), step * target.environments + start
         stride = padded(rows)
-        load_lanes(layer_at(plan.layers), observations, start, rows, stride)
+        finite &= load_lanes(layer_at(plan.layers), observations, start, rows, stride)
         forward(plan.layers, plan.policy_layers, stride)
         if plan.head == CATEGORICAL:
             normalize_groups(plan, stride)
@@ -95,6 +98,7 @@ def act(plan_address, target_address, observations, step, deterministic):
             floats(target.log_probs)[first + row] = floats(plan.log_probs)[row]
         store_actions(plan, target, first, rows, stride)
         chunk_values(plan, observations, start, rows, shift(floats(target.values), first))
+    return finite
 
 
 @kernel("void(int64, float32[:, ::1], float32[::1])")

@@ -32,10 +32,14 @@ def _panel(rows_per_tile: int, vectors: int) -> Any:
     def panel(a, a_row, a_step, b, b_stride, c, c_stride, rows, depth, accumulate):
         row = 0
         while row + rows_per_tile <= rows:
-            tall(shift(a, row * a_row), a_row, a_step, b, b_stride, shift(c, row * c_stride), c_stride, depth, accumulate)
+            tall(
+                shift(a, row * a_row), a_row, a_step, b, b_stride, shift(c, row * c_stride), c_stride, depth, accumulate
+            )
             row += rows_per_tile
         while row < rows:
-            flat(shift(a, row * a_row), a_row, a_step, b, b_stride, shift(c, row * c_stride), c_stride, depth, accumulate)
+            flat(
+                shift(a, row * a_row), a_row, a_step, b, b_stride, shift(c, row * c_stride), c_stride, depth, accumulate
+            )
             row += 1
 
     return panel
@@ -151,9 +155,7 @@ def add_weight_gradient(layer, stride, rows, accumulate):
     """``weight_gradient[output, input] (+)= Σ over samples of error · input``, the sum running over ``rows`` lanes."""
     error, samples, sample_size = floats(layer.error), floats(layer.input_rows), padded(layer.inputs)
     gradient, whole = floats(layer.weight_gradient), layer.inputs // LANES * LANES
-    multiply(
-        error, stride, 1, samples, sample_size, gradient, layer.inputs, layer.outputs, whole, rows, accumulate
-    )
+    multiply(error, stride, 1, samples, sample_size, gradient, layer.inputs, layer.outputs, whole, rows, accumulate)
     rest = layer.inputs - whole
     if rest > 0:  # a whole vector would write into the next row of weights, so the last columns take a detour
         margin = floats(layer.margin)
@@ -182,9 +184,7 @@ def backward(layers, count, stride, rows, accumulate):
     for index in range(count - 1, -1, -1):
         layer = layer_at(layers + index * LAYER_BYTES)
         if index > 0:
-            transpose(
-                floats(layer.input), stride, floats(layer.input_rows), padded(layer.inputs), layer.inputs, stride
-            )
+            transpose(floats(layer.input), stride, floats(layer.input_rows), padded(layer.inputs), layer.inputs, stride)
         add_weight_gradient(layer, stride, rows, accumulate)
         add_bias_gradient(layer, stride, rows, accumulate)
         if index > 0:

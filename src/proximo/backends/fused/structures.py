@@ -40,9 +40,9 @@ class ActionKind(IntEnum):
     """Number types in which actions are stored."""
 
     INT64 = 0
-    INT8 = 1
-    FLOAT32 = 2
-    FLOAT64 = 3
+    INT32 = 1
+    INT8 = 2
+    FLOAT32 = 3
 
 
 class Objective(IntEnum):

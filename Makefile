@@ -1,0 +1,69 @@
+# Two commands set everything up: `make demo` and `make test`.
+#
+#   PYTHON=python3.12   another interpreter (3.11 or newer)
+#   VENV=.venv          where the virtual environment lives
+#   TORCH_INDEX=https://download.pytorch.org/whl/cpu   PyTorch without CUDA: a far smaller download on Linux
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH_INDEX ?=
+SEED ?= 1
+RUNS ?= runs
+PYTEST_WORKERS ?= 2
+
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt \
+	$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+# with one thread each, the test workers do not fight over the cores
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+
+.PHONY: help demo test lint test-slow bench format clean
+
+help:
+	@echo "make demo       install, train PPO on CartPole-v1 until solved, film the agent"
+	@echo "make test       install what tests need; lint, types, import contract, tests"
+	@echo "make test-slow  the long proofs: trainings to a score"
+	@echo "make bench      the speed comparison with Stable-Baselines3"
+	@echo "make format     format the code and mend what the linter can"
+	@echo "make clean      remove the virtual environment and all caches (runs stay)"
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/proximo train CartPole-v1 --seed $(SEED) --until 475 --eval-episodes 100 --video --runs-dir $(RUNS)
+
+test: lint
+	$(PYTEST)
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-slow: $(VENV)/.installed-test
+	$(PYTEST) -m slow
+
+bench: $(VENV)/.installed-test
+	$(BIN)/proximo bench
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---------------------------------------------------------------- installing, again only when these two files change
+
+$(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[classic,video]'
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[test]'
+	@touch $@ $(VENV)/.installed-demo
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Proximo needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11 …"; exit 1; }
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,177 @@
+"""Running and training a perceptron policy with compiled kernels, on the memory of its own parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proximo.backends.fused.features import feature_encoder
+from proximo.backends.fused.obstacles import HEADS, fused_obstacle, stored_action_dtype
+from proximo.backends.fused.plan import ActionTarget, EpochPlan, PolicyPlan
+from proximo.backends.fused.structures import Objective, Status
+from proximo.data import Array, Observation, Rollout
+from proximo.functional.losses import PPOSettings
+from proximo.functional.spaces import get_action_dim
+from proximo.functional.statistics import check_finite_row
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.flat_parameters import FlatParameters
+
+
+@dataclass(frozen=True)
+class EpochStatus:
+    """How an epoch ended, and at which of its minibatches; the minibatch that ended it early was not applied."""
+
+    status: Status
+    minibatch: int
+
+    @property
+    def stopped(self) -> bool:
+        """The policy had moved further than ``target_kl`` allows."""
+        return self.status is Status.KL_EXCEEDED
+
+    @property
+    def non_finite(self) -> bool:
+        """The loss or its gradient was NaN or infinite."""
+        return self.status is Status.NON_FINITE
+
+
+class FusedBackend:
+    """Acts and updates in one kernel call each. The policy's module sees every change, since the memory is its own."""
+
+    description = "fused"
+
+    def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters, generator: np.random.Generator) -> None:
+        if (obstacle := fused_obstacle(policy)) is not None:
+            raise ValueError(f"the fused backend cannot run this policy: {obstacle}")
+        if not flat.is_current():
+            raise ValueError("the policy's parameters have left their flat memory; build FlatParameters anew")
+        # imported here: it loads numba, and compiles on the first use on a machine
+        from proximo.backends.fused import kernels
+
+        self.policy, self.flat, self.generator = policy, flat, generator
+        self._kernels = kernels
+        self._plan = PolicyPlan(policy, flat)
+        self._epoch = EpochPlan(policy, flat)
+        self._encode = feature_encoder(policy.observation_space)
+        self._head = HEADS[type(policy.action_dist)]
+        self._action_dtype = stored_action_dtype(policy.action_space)
+        self._action_size = get_action_dim(policy.action_space)
+        self._action_shape = policy.action_space.shape or ()
+        self._target = ActionTarget(0, 0, self._action_size, self._action_dtype)
+        self._bound: tuple[Array, Array, Array] | None = None
+
+    def start_rollout(self, steps: int, environments: int) -> None:
+        """Draw the random numbers of a whole rollout."""
+        if (self._target.steps, self._target.environments) != (steps, environments):
+            self._target = ActionTarget(steps, environments, self._action_size, self._action_dtype)
+            self._env_actions = self._target.env_actions.reshape(steps, environments, *self._action_shape)
+            self._shape = (environments, self._plan.features)
+        self._bound = None
+        self._target.draw(self._head, self.generator)
+
+    def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
+        """Sample actions for [env, …] observations into row ``step`` of actions, values and log-probabilities.
+
+        Returns the actions as the environment takes them, [env, …]; that row is overwritten in the next rollout.
+        """
+        features = self._encode(observations)  # type: ignore[arg-type]
+        if features.shape != self._shape or not 0 <= step < self._target.steps:
+            raise ValueError(
+                f"observations give {features.shape} features at step {step}; expected {self._shape} and a step "
+                f"within {self._target.steps}: call start_rollout(steps, environments) first"
+            )
+        bound = self._bound
+        if bound is None or rollout.actions is not bound[0] or rollout.values is not bound[1]:
+            self._bind(rollout)
+        if not self._kernels.act(self._plan.address, self._target.address, features, step, False):
+            check_finite_row("observation", observations, step)
+        return self._env_actions[step]
+
+    def _bind(self, rollout: Rollout) -> None:
+        """Take the addresses of a rollout's arrays; kernels check nothing, so their shapes are checked here."""
+        shape = (self._target.steps, self._target.environments)
+        expected = {
+            "actions": ((*shape, self._action_size), self._action_dtype),
+            "values": (shape, np.dtype(np.float32)),
+            "log_probs": (shape, np.dtype(np.float32)),
+        }
+        for name, (wanted_shape, dtype) in expected.items():
+            array = getattr(rollout, name)
+            if array.shape != wanted_shape or array.dtype != dtype:
+                raise ValueError(
+                    f"rollout.{name} is {array.dtype} {array.shape}, expected {dtype} {wanted_shape}; "
+                    "start_rollout and the rollout must agree on steps and environments"
+                )
+            self._target.bind(name, array)
+        self._bound = (rollout.actions, rollout.values, rollout.log_probs)
+
+    def values(self, observations: Observation) -> Array:
+        """V for [batch, …] observations: [batch] float32."""
+        features = self._checked_features(observations)
+        values = np.empty(len(features), np.float32)
+        self._kernels.predict_values(self._plan.address, features, values)
+        return values
+
+    def predict(self, observations: Observation, deterministic: bool = False) -> Array:
+        """Actions as the environment takes them for [batch, …] observations."""
+        features = self._checked_features(observations)
+        rows = len(features)
+        target = ActionTarget(1, rows, self._action_size, self._action_dtype)
+        target.bind("actions", np.empty((rows, self._action_size), self._action_dtype))
+        target.bind("values", np.empty(rows, np.float32))
+        target.bind("log_probs", np.empty(rows, np.float32))
+        if not deterministic:
+            target.draw(self._head, self.generator)
+        self._kernels.act(self._plan.address, target.address, features, 0, deterministic)
+        return target.env_actions.reshape(rows, *self._action_shape)
+
+    def _checked_features(self, observations: Observation) -> Array:
+        features = self._encode(observations)  # type: ignore[arg-type]
+        if features.shape[1:] != (self._plan.features,):
+            raise ValueError(f"observations give {features.shape[1]} features, the policy reads {self._plan.features}")
+        return features
+
+    def start_update(self, rollout: Rollout) -> None:
+        """Bind the samples of a full rollout; the epochs that follow read them."""
+        samples, observations = rollout.steps * rollout.environments, rollout.observations
+        features = self._checked_features(observations.reshape(samples, *observations.shape[2:]))  # type: ignore[union-attr]
+        self._epoch.bind("features", features)
+        self._epoch.bind("actions", rollout.actions.reshape(samples, self._action_size).astype(np.float32))
+        for name in ("log_probs", "values", "advantages", "returns"):
+            self._epoch.bind(name, np.ascontiguousarray(getattr(rollout, name), np.float32).reshape(samples))
+        self._samples = samples
+
+    def ppo_epoch(
+        self, rollout: Rollout, order: NDArray[np.int64], settings: PPOSettings
+    ) -> tuple[NDArray[np.float64], EpochStatus]:
+        """One pass of gradient steps over the samples of ``order``, in minibatches; the short last one is kept.
+
+        Returns a row of terms [policy loss, value loss, entropy loss, approximate KL, clip fraction, loss] for each
+        minibatch (without the one that was not finite, with the one whose KL was too large), and how the epoch ended.
+        """
+        order = np.ascontiguousarray(order, np.int64)
+        if len(order) == 0 or order.min() < 0 or order.max() >= self._samples or settings.batch_size < 1:
+            raise ValueError(
+                f"an order of {len(order)} samples in minibatches of {settings.batch_size} does not fit the "
+                f"{self._samples} samples of the rollout; call start_update(rollout) before its epochs"
+            )
+        update = self._epoch
+        update.read_optimizer()
+        update.set(
+            objective=Objective.CLIPPED,
+            normalize_advantage=settings.normalize_advantage,
+            learning_rate=settings.learning_rate,
+            clip_range=settings.clip_range,
+            clip_range_vf=-1.0 if settings.clip_range_vf is None else settings.clip_range_vf,
+            ent_coef=settings.ent_coef,
+            vf_coef=settings.vf_coef,
+            max_grad_norm=settings.max_grad_norm,
+            target_kl=math.inf if settings.target_kl is None else settings.target_kl,
+        )
+        rows = update.start(order, settings.batch_size)
+        code, count = self._kernels.epoch(self._plan.address, update.address, 0, 1)
+        status = EpochStatus(Status(code), count)
+        return (rows[: count + 1] if status.stopped else rows[:count]), status

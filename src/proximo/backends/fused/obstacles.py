@@ -1,0 +1,193 @@
+"""Which policies the kernels can run: plain perceptrons with a closed-form action distribution, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from proximo.backends.fused.structures import ActionKind, Activation, Head, Optimizer
+from proximo.functional.distributions import (
+    BernoulliDistribution,
+    CategoricalDistribution,
+    DiagGaussianDistribution,
+    MultiCategoricalDistribution,
+)
+from proximo.functional.spaces import is_image_space
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.encoders import FlattenExtractor, MlpExtractor
+
+# what the kernels do in the place of these methods is right only if nobody has given them another meaning
+METHODS = (
+    "forward", "evaluate_actions", "predict_values", "get_distribution", "extract_features",
+    "_get_action_dist_from_latent", "_latents", "bound_actions",
+)  # fmt: skip
+
+ACTIVATIONS: dict[type[nn.Module], Activation] = {
+    nn.Identity: Activation.IDENTITY,
+    nn.Tanh: Activation.TANH,
+    nn.ReLU: Activation.RELU,
+    nn.ELU: Activation.ELU,
+    nn.LeakyReLU: Activation.LEAKY_RELU,
+    nn.SiLU: Activation.SILU,
+    nn.Sigmoid: Activation.SIGMOID,
+}
+
+HEADS: dict[type[Any], Head] = {
+    CategoricalDistribution: Head.CATEGORICAL,
+    MultiCategoricalDistribution: Head.CATEGORICAL,
+    BernoulliDistribution: Head.BERNOULLI,
+    DiagGaussianDistribution: Head.GAUSSIAN,
+}
+
+OPTIMIZERS: dict[type[torch.optim.Optimizer], Optimizer] = {
+    torch.optim.Adam: Optimizer.ADAM,
+    torch.optim.RMSprop: Optimizer.RMSPROP,
+}
+UNSUPPORTED_OPTIONS = ("weight_decay", "amsgrad", "maximize", "capturable", "differentiable", "momentum", "centered")
+
+ACTION_KINDS: dict[np.dtype[Any], ActionKind] = {
+    np.dtype(np.int64): ActionKind.INT64,
+    np.dtype(np.int32): ActionKind.INT32,
+    np.dtype(np.int8): ActionKind.INT8,
+    np.dtype(np.float32): ActionKind.FLOAT32,
+}
+
+
+def fused_obstacle(policy: ActorCriticPolicy) -> str | None:
+    """Why the kernels cannot run this policy, in words; None if they can.
+
+    >>> box = spaces.Box(-1.0, 1.0, (3,))
+    >>> fused_obstacle(ActorCriticPolicy(box, spaces.Discrete(2)))
+    >>> fused_obstacle(ActorCriticPolicy(box, spaces.Discrete(2), activation_fn=nn.GELU))
+    'activation is GELU'
+    """
+    return next(_obstacles(policy), None)
+
+
+def linear_layers(network: nn.Sequential) -> list[tuple[nn.Linear, Activation]]:
+    """The linear layers of a perceptron, each with the activation that follows it."""
+    layers: list[tuple[nn.Linear, Activation]] = []
+    for module in network:
+        if isinstance(module, nn.Linear):
+            layers.append((module, Activation.IDENTITY))
+        else:
+            layers[-1] = (layers[-1][0], ACTIVATIONS[type(module)])
+    return layers
+
+
+def _obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
+    yield from _class_obstacles(policy)
+    yield from _space_obstacles(policy)
+    yield from _network_obstacles(policy)
+    yield from _parameter_obstacles(policy)
+    yield from _optimizer_obstacles(policy.optimizer, list(policy.parameters()))
+
+
+def _class_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
+    for method in METHODS:
+        if method in vars(policy) or getattr(type(policy), method, None) is not getattr(ActorCriticPolicy, method):
+            yield f"policy class overrides {method}"
+    for extractor in (policy.features_extractor, policy.pi_features_extractor, policy.vf_features_extractor):
+        if type(extractor) is not FlattenExtractor:
+            yield f"features extractor is {type(extractor).__name__}"
+
+
+def _space_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
+    match policy.observation_space:
+        case spaces.Box():
+            if policy.normalize_images and is_image_space(policy.observation_space):
+                yield "observations are images"
+        case spaces.Discrete() | spaces.MultiDiscrete() | spaces.MultiBinary():
+            pass
+        case _:
+            yield f"observation space is {type(policy.observation_space).__name__}"
+    if type(policy.action_dist) not in HEADS:
+        yield f"action distribution is {type(policy.action_dist).__name__}"
+    if stored_action_dtype(policy.action_space) not in ACTION_KINDS:
+        yield f"actions are {policy.action_space.dtype}"
+
+
+def stored_action_dtype(space: spaces.Space[Any]) -> np.dtype[Any]:
+    """Number type of the actions in a rollout: all floats are float32."""
+    dtype = np.dtype(space.dtype)
+    if isinstance(space, spaces.Box):
+        return np.dtype(np.float32) if np.issubdtype(dtype, np.floating) else np.dtype(object)
+    return dtype
+
+
+def _network_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
+    extractor = policy.mlp_extractor
+    if type(extractor) is not MlpExtractor:
+        yield f"network is {type(extractor).__name__}"
+        return
+    for network in (extractor.policy_net, extractor.value_net):
+        if type(network) is not nn.Sequential:
+            yield f"network is {type(network).__name__}"
+            continue
+        after_linear = False
+        for module in network:
+            if type(module) is nn.Linear:
+                after_linear = True
+                continue
+            yield from _activation_obstacles(module)
+            if not after_linear:
+                yield f"{type(module).__name__} does not follow a linear layer"
+            after_linear = False
+    for head in (policy.action_net, policy.value_net):
+        if type(head) is not nn.Linear:
+            yield f"output layer is {type(head).__name__}"
+    for name, module in policy.named_modules():
+        if isinstance(module, nn.Linear) and module.bias is None:
+            yield f"{name} has no bias"
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+            yield f"{name or 'policy'} has hooks"
+
+
+def _activation_obstacles(module: nn.Module) -> Iterator[str]:
+    if type(module) not in ACTIVATIONS:
+        yield f"activation is {type(module).__name__}"
+    elif isinstance(module, nn.ELU) and module.alpha != 1.0:
+        yield f"activation is ELU with alpha {module.alpha}"
+    elif isinstance(module, nn.LeakyReLU) and module.negative_slope != 0.01:
+        yield f"activation is LeakyReLU with slope {module.negative_slope}"
+
+
+def _parameter_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
+    layers = [module for module in policy.modules() if isinstance(module, nn.Linear)]
+    known = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    known.add(id(getattr(policy, "log_std", None)))
+    used = [*linear_layers(policy.mlp_extractor.policy_net), *linear_layers(policy.mlp_extractor.value_net)]
+    if len({id(layer) for layer, _ in used}) != len(used) or len(layers) != len(used) + 2:
+        yield "policy and value network share layers, or there are layers beside theirs"
+    for name, parameter in policy.named_parameters():
+        if parameter.device.type != "cpu":
+            yield f"device is {parameter.device.type}"
+        if parameter.dtype != torch.float32:
+            yield f"{name} is {parameter.dtype}"
+        if not parameter.requires_grad:
+            yield f"{name} is frozen"
+        if parameter._backward_hooks:
+            yield f"{name} has hooks"
+        if id(parameter) not in known:
+            yield f"{name} is not a parameter of the two perceptrons"
+
+
+def _optimizer_obstacles(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> Iterator[str]:
+    if type(optimizer) not in OPTIMIZERS:
+        yield f"optimizer is {type(optimizer).__name__}"
+        return
+    if len(optimizer.param_groups) != 1:
+        yield "optimizer has several parameter groups"
+    group = optimizer.param_groups[0]
+    for option in UNSUPPORTED_OPTIONS:
+        if group.get(option):
+            yield f"optimizer option {option} is set"
+    if {id(parameter) for parameter in group["params"]} != {id(parameter) for parameter in parameters}:
+        yield "optimizer does not hold all parameters"
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        yield "optimizer has hooks"

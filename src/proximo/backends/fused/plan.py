@@ -1,0 +1,194 @@
+"""The memory of the kernels: a policy's layers, an epoch's arrays, a rollout's rows, bound by address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from proximo.backends.fused.obstacles import ACTION_KINDS, HEADS, OPTIMIZERS, linear_layers, stored_action_dtype
+from proximo.backends.fused.structures import (
+    ALIGNMENT,
+    CHUNK,
+    LAYER,
+    PLAN,
+    SEGMENT,
+    TARGET,
+    UPDATE,
+    Activation,
+    Column,
+    Head,
+    Role,
+)
+from proximo.data import Array
+from proximo.functional.spaces import get_action_dim
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.flat_parameters import FlatParameters, padded
+
+CACHE_LINE = 64  # bytes
+
+
+class Structure:
+    """One C structure that keeps the arrays alive whose addresses it holds."""
+
+    def __init__(self, layout: np.dtype[np.void]) -> None:
+        self.record = np.zeros(1, layout)
+        self.address = self.record.ctypes.data
+        self.arrays: dict[str, Any] = {}
+
+    def bind(self, name: str, array: Array) -> Array:
+        """Point a field at an array."""
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{name} of shape {array.shape} is not contiguous; kernels need it in one piece")
+        self.arrays[name] = array
+        self.record[name] = array.ctypes.data
+        return array
+
+    def set(self, **fields: float) -> None:
+        for name, value in fields.items():
+            self.record[name] = value
+
+
+def aligned_floats(*shape: int) -> Array:
+    """Zeros that begin on a cache line."""
+    size = int(np.prod(shape))
+    memory = np.zeros(size + CACHE_LINE // 4, np.float32)
+    start = -memory.ctypes.data % CACHE_LINE // 4
+    return memory[start : start + size].reshape(shape)
+
+
+class PolicyPlan(Structure):
+    """What the kernels know of a policy: its layers, its head, its action space, and scratch memory for a chunk."""
+
+    def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters) -> None:
+        super().__init__(PLAN)
+        self.flat = flat
+        self.offsets = {id(segment.parameter): segment.offset for segment in flat.segments}
+        networks = policy.mlp_extractor
+        policy_layers = [*linear_layers(networks.policy_net), (policy.action_net, Activation.IDENTITY)]
+        value_layers = [*linear_layers(networks.value_net), (policy.value_net, Activation.IDENTITY)]
+        self.scratch: list[Array] = []
+        self.layers = np.concatenate([self._network(policy_layers), self._network(value_layers)])
+        self.bind("layers", self.layers)
+        self.features = policy_layers[0][0].in_features
+        self.set(
+            policy_layers=len(policy_layers), value_layers=len(value_layers), features=self.features, lanes=CHUNK
+        )
+        self._bind_head(policy)
+
+    def _network(self, layers: list[tuple[nn.Linear, Activation]]) -> Array:
+        table = np.zeros(len(layers), LAYER)
+        source = self._allocate(padded(layers[0][0].in_features), CHUNK)
+        for row, (layer, activation) in zip(table, layers, strict=True):
+            inputs, outputs = layer.in_features, layer.out_features
+            row["inputs"], row["outputs"], row["activation"] = inputs, outputs, activation
+            row["weight"], row["bias"] = self.parameter(layer.weight), self.parameter(layer.bias)
+            row["weight_gradient"], row["bias_gradient"] = self.gradient(layer.weight), self.gradient(layer.bias)
+            row["input"], row["input_rows"] = source, self._allocate(CHUNK, padded(inputs))
+            row["output"] = source = self._allocate(padded(outputs), CHUNK)
+            row["error"] = self._allocate(padded(outputs), CHUNK)
+            row["margin"] = self._allocate(outputs, ALIGNMENT)
+            if activation is Activation.SILU:
+                row["slope"] = self._allocate(padded(outputs), CHUNK)
+        return table
+
+    def _bind_head(self, policy: ActorCriticPolicy) -> None:
+        head, space, size = HEADS[type(policy.action_dist)], policy.action_space, get_action_dim(policy.action_space)
+        groups, starts = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        if isinstance(space, spaces.Discrete):
+            groups[:], starts[:] = space.n, space.start
+        elif isinstance(space, spaces.MultiDiscrete):
+            groups[:], starts[:] = space.nvec, space.start
+        self.bind("groups", groups)
+        self.bind("starts", starts)
+        if isinstance(space, spaces.Box):
+            self.bind("low", space.low.astype(np.float32).reshape(-1))
+            self.bind("high", space.high.astype(np.float32).reshape(-1))
+        if head is Head.GAUSSIAN:
+            self.set(log_std=self.parameter(policy.log_std), log_std_gradient=self.gradient(policy.log_std))
+        self.set(
+            head=head,
+            action_size=size,
+            group_count=size,
+            action_kind=ACTION_KINDS[stored_action_dtype(space)],
+            outputs=policy.action_net.out_features,
+            actions=self._allocate(size, CHUNK),
+            log_probs=self._allocate(CHUNK),
+            entropies=self._allocate(CHUNK),
+            log_prob_gradients=self._allocate(CHUNK),
+            scratch=self._allocate(2, CHUNK),
+        )
+
+    def parameter(self, parameter: torch.Tensor) -> int:
+        """Address of a parameter in flat memory."""
+        return self.flat.data.data_ptr() + 4 * self.offsets[id(parameter)]
+
+    def gradient(self, parameter: torch.Tensor) -> int:
+        return self.flat.gradients.data_ptr() + 4 * self.offsets[id(parameter)]
+
+    def _allocate(self, *shape: int) -> int:
+        self.scratch.append(aligned_floats(*shape))
+        return int(self.scratch[-1].ctypes.data)
+
+
+class ActionTarget(Structure):
+    """Where acting writes its results, and the random numbers it reads."""
+
+    def __init__(self, steps: int, environments: int, action_size: int, dtype: np.dtype[Any]) -> None:
+        super().__init__(TARGET)
+        self.steps, self.environments = steps, environments
+        self.set(environments=environments)
+        self.noise = self.bind("noise", np.zeros((steps, environments, action_size), np.float32))
+        self.env_actions = self.bind("env_actions", np.zeros((steps, environments, action_size), dtype))
+
+    def draw(self, head: Head, generator: np.random.Generator) -> None:
+        """Fresh random numbers for all steps: standard normal for a Gaussian, else uniform."""
+        if head is Head.GAUSSIAN:
+            generator.standard_normal(out=self.noise, dtype=np.float32)
+        else:
+            generator.random(out=self.noise, dtype=np.float32)
+
+
+class EpochPlan(Structure):
+    """What one epoch of updates reads and writes."""
+
+    def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters) -> None:
+        super().__init__(UPDATE)
+        self.optimizer = policy.optimizer
+        critic = {id(p) for module in (policy.mlp_extractor.value_net, policy.value_net) for p in module.parameters()}
+        segments = np.zeros(len(flat.segments), SEGMENT)
+        for row, segment in zip(segments, flat.segments, strict=True):
+            role = Role.CRITIC if id(segment.parameter) in critic else Role.ACTOR
+            row["offset"], row["size"], row["role"] = segment.offset, segment.padded_size, role
+        self.bind("segments", segments)
+        self.set(segment_count=len(segments), optimizer=OPTIMIZERS[type(policy.optimizer)])
+        memories = {"data": flat.data, "gradients": flat.gradients, "steps": flat.steps}
+        moments = {"exp_avg": "momentum", "exp_avg_sq": "variance", "square_avg": "variance"}
+        memories |= {field: flat.state[name] for name, field in moments.items() if name in flat.state}
+        for name, tensor in memories.items():
+            self.arrays[name] = tensor
+            self.record[name] = tensor.data_ptr()
+
+    def read_optimizer(self) -> None:
+        """Take over the optimiser's options, which may change between epochs."""
+        group = self.optimizer.param_groups[0]
+        betas = group.get("betas", (0.0, group.get("alpha", 0.0)))
+        self.set(
+            learning_rate=float(group["lr"]),
+            momentum_decay=float(betas[0]),
+            variance_decay=float(betas[1]),
+            epsilon=float(group["eps"]),
+        )
+
+    def start(self, order: Array, batch_size: int) -> Array:
+        """Take an order of samples; returns the metrics to be filled, [minibatch, column]."""
+        minibatches = -(-len(order) // batch_size)
+        self.bind("order", order)
+        self.set(samples=len(order), batch_size=batch_size)
+        self.bind("squares", np.zeros((minibatches, len(Role))))
+        if len(self.arrays.get("scaled_advantages", ())) < batch_size:
+            self.bind("scaled_advantages", aligned_floats(padded(batch_size)))
+        return self.bind("rows", np.zeros((minibatches, len(Column))))

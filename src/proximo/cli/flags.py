@@ -1,0 +1,148 @@
+"""Flags of the command line made from the hyperparameter dataclasses, so that nothing is written twice."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import tomllib
+from collections.abc import Callable
+from dataclasses import Field, field, fields, make_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import tyro
+
+from proximo.errors import near_matches
+from proximo.zoo.presets import schedule_from_text
+
+
+class Unset:
+    """The value of a flag that was not given: the preset's value stays."""
+
+    def __repr__(self) -> str:
+        return "unset"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNSET = Unset()
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The values that were given.
+
+    >>> given(gamma=0.9, n_steps=UNSET)
+    {'gamma': 0.9}
+    """
+    return {name: value for name, value in values.items() if value is not UNSET}
+
+
+def optional_flag(parse: Callable[[str], Any], metavar: str, help: str, default: str) -> Any:
+    """The type of a flag of one word; ``default`` says in the help text what holds when it is not given."""
+    return Annotated[
+        Any,
+        tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=metavar,
+            instance_from_str=lambda words: parse(words[0]),
+            is_instance=lambda _: True,
+            str_from_instance=lambda value: [str(value)],
+        ),
+        tyro.conf.arg(help=help, help_behavior_hint=f"(default: {default})"),
+    ]
+
+
+def hyperparameter_flags(config_class: type) -> type:
+    """A dataclass with a flag for every field of a configuration, each unset by default."""
+    helps = field_docstrings(config_class)
+    types = get_type_hints(config_class)
+    entries = []
+    for item in fields(config_class):
+        parse, metavar = _parser(item.name, types[item.name])
+        flag = optional_flag(parse, metavar, helps[item.name], f"the preset's, else {_shown(item)}")
+        entries.append((item.name, flag, field(default=UNSET)))
+    return make_dataclass("hyperparameters", entries, kw_only=True)
+
+
+def field_docstrings(dataclass: type) -> dict[str, str]:
+    """The string written under each field of a dataclass and its bases."""
+    found: dict[str, str] = {}
+    for base in reversed(dataclass.__mro__[:-1]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        statements = body.body if isinstance(body, ast.ClassDef) else []
+        for statement, following in zip(statements, statements[1:], strict=False):
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                value = following.value if isinstance(following, ast.Expr) else None
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    found[statement.target.id] = inspect.cleandoc(value.value)
+    return found
+
+
+def toml_table(text: str) -> dict[str, Any]:
+    """An inline table of TOML, with or without its braces.
+
+    >>> toml_table('net_arch = [32, 32], activation_fn = "ReLU"')
+    {'net_arch': [32, 32], 'activation_fn': 'ReLU'}
+    """
+    inside = text.strip().removeprefix("{").removesuffix("}")
+    try:
+        table = tomllib.loads(f"table = {{{inside}}}")["table"]
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"expected TOML such as 'net_arch = [64, 64]', got {text!r} ({error})") from error
+    return dict(table)
+
+
+def yes_or_no(text: str) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if text.lower() not in words:
+        raise ValueError(f"expected true or false, got {text!r}; {near_matches(text, words)}")
+    return words[text.lower()]
+
+
+def _parser(name: str, kind: Any) -> tuple[Callable[[str], Any], str]:
+    """How the text of a flag becomes a value, and what the help text calls such a value."""
+    parts = set(getattr(kind, "__args__", (kind,)))
+    takes_none = type(None) in parts
+    if bool in parts:
+        parse, metavar = yes_or_no, "{true,false}"
+    elif any(callable(part) and part not in (int, float, type(None)) for part in parts):  # a schedule is a function
+        parse, metavar = _schedule_parser(name), "FLOAT|lin_FLOAT"
+    elif float in parts:
+        parse, metavar = float, "FLOAT"
+    elif int in parts:
+        parse, metavar = whole_number, "INT"
+    else:
+        raise TypeError(f"no flag can be made for {name}: {kind}")
+    if not takes_none:
+        return parse, metavar
+    return (lambda text: None if text.lower() == "none" else parse(text)), f"{metavar}|none"
+
+
+def whole_number(text: str) -> int:
+    """An integer, also in the forms 1_000_000 and 1e6.
+
+    >>> whole_number("1e6")
+    1000000
+    """
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    if number != int(number):
+        raise ValueError(f"expected a whole number, got {text!r}")
+    return int(number)
+
+
+
+
+def _schedule_parser(name: str) -> Callable[[str], Any]:
+    def parse(text: str) -> float | str:
+        schedule_from_text(name, text)  # refuses what is neither a number nor lin_X
+        return text if text.startswith("lin_") else float(text)
+
+    return parse
+
+
+def _shown(item: Field[Any]) -> str:
+    return str(item.default).lower() if isinstance(item.default, bool) or item.default is None else str(item.default)

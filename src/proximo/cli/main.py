@@ -1,0 +1,85 @@
+"""Entry of the command line: finds the command, runs it, and turns errors into one clear line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from proximo.cli.console import errors, output, show_error, show_warnings_as_lines
+from proximo.errors import ProximoError, near_matches
+
+# imported when run: `proximo --help` does not wait for PyTorch
+COMMANDS = {
+    "train": "Train an agent; everything about it goes into a run folder.",
+    "evaluate": "Play episodes with a trained agent and report the return with its interval.",
+    "watch": "Film a trained agent, or open a window.",
+    "plot": "Draw learning curves with intervals over seeds.",
+    "bench": "Measure the speed against Stable-Baselines3.",
+}
+EXAMPLES = """\
+  proximo train CartPole-v1
+  proximo evaluate runs/ppo/CartPole-v1_1
+  proximo watch runs/ppo/CartPole-v1_1
+  proximo plot runs/ppo/CartPole-v1_*"""
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code: 0, 2 for an error, 130 for Ctrl-C."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    if not words or words[0] in ("-h", "--help", "help"):
+        show_help()
+        return 0
+    if words[0] == "--version":
+        show_version()
+        return 0
+    show_warnings_as_lines()
+    try:
+        return run_command(words[0], words[1:])
+    except (ProximoError, ValueError, OSError, NotImplementedError) as error:
+        if debug:
+            raise
+        show_error(describe(error))
+        return USER_ERROR
+    except KeyboardInterrupt:
+        errors().print("interrupted")
+        return INTERRUPTED
+
+
+def run_command(name: str, words: Sequence[str]) -> int:
+    if name not in COMMANDS:
+        raise ValueError(f"there is no command {name!r}; {near_matches(name, COMMANDS)}")
+    code: int = import_module(f"proximo.cli.{name}").run(words)
+    return code
+
+
+def describe(error: Exception) -> str:
+    """An error's message; of system errors the reason and the file."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def show_version() -> None:
+    from proximo.version import __version__
+
+    output().print(f"proximo {__version__}")
+
+
+def show_help() -> None:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for name, summary in COMMANDS.items():
+        table.add_row(f"  [bold cyan]{name}[/]", summary)
+    console = output()
+    console.print("usage: proximo COMMAND …   (proximo COMMAND --help tells its options)\n")
+    console.print("[bold]Commands[/]")
+    console.print(table)
+    console.print(f"\n[bold]Examples[/]\n{EXAMPLES}")
+    console.print("\n--version prints the version; --debug shows the traceback of an error.")

@@ -1,0 +1,396 @@
+"""One entry for every kind of environment: :func:`as_vec_env`.
+
+gymnasium's vector environments reset ended ones in three ways (``metadata["autoreset_mode"]``):
+
+* SAME_STEP: at once; the last observation is in ``infos["final_obs"]``. Same as here.
+* NEXT_STEP: by the following step, which ignores that environment's action. The step that ended returns the last
+  observation itself; the following row is no experience. ``step_arrays`` marks it in ``valid``; ``step`` cannot leave
+  it out either, and marks it by ``infos[i]["VecEnv.autoreset_only"]``. EnvPool works like this too.
+* DISABLED: not at all; the adapter resets the ended ones with ``options={"reset_mask": …}`` within the same step.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from proximo.data import Array, Info, Observation, StepArrays, observation_rows
+from proximo.envs.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env
+from proximo.envs.make import make_env
+from proximo.envs.monitor import Monitor
+from proximo.envs.transpose import VecTransposeImage, needs_transpose
+from proximo.envs.vec_env import (
+    AUTORESET_KEY,
+    VecEnv,
+    VecEnvIndices,
+    VecEnvStepReturn,
+    arrays_from_step,
+    copy_observation,
+    is_vecenv_wrapped,
+)
+from proximo.envs.vec_monitor import EpisodeTotals
+from proximo.functional.spaces import check_for_nested_spaces
+
+
+def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
+    """Any environment as a vector environment that gives PyTorch what it wants.
+
+    Taken are: an environment id; a gymnasium ``Env``; a list of factories of these; a gymnasium ``VectorEnv``; an
+    EnvPool made with ``env_type="gymnasium"``; a Stable-Baselines3 ``VecEnv``; a proximo ``VecEnv``. Single
+    environments get a ``Monitor`` unless they have one or ``monitor`` is False; channels-last images are transposed.
+
+    >>> as_vec_env("CartPole-v1").num_envs
+    1
+    """
+    vec_env = _vectorised(env, monitor, verbose)
+    check_for_nested_spaces(vec_env.observation_space)
+    if needs_transpose(vec_env.observation_space) and not is_vecenv_wrapped(vec_env, VecTransposeImage):
+        _say("transposing images to channels-first", verbose)
+        vec_env = VecTransposeImage(vec_env)
+    return vec_env
+
+
+def _vectorised(env: Any, monitor: bool, verbose: int) -> VecEnv:
+    if isinstance(env, VecEnv):
+        return env
+    if isinstance(env, str):
+        env = make_env(env)
+    if isinstance(env, VectorEnv) or _is_env_pool(env):  # an EnvPool may claim to be a gymnasium.Env as well
+        return VectorEnvAdapter(env)
+    if all(hasattr(env, name) for name in ("num_envs", "step_async", "step_wait", "reset")):
+        return ForeignVecEnvAdapter(env)
+    if isinstance(env, Sequence) and env and all(callable(item) for item in env):
+        return DummyVecEnv([partial(_made_and_monitored, factory, monitor) for factory in env])
+    if isinstance(env, gym.Env) or _looks_like_env(env):
+        env = require_gymnasium_env(env)
+        if monitor and not _is_monitored(env):
+            _say("wrapping the environment in a Monitor", verbose)
+        _say("wrapping the environment in a DummyVecEnv", verbose)
+        return DummyVecEnv([partial(_monitored, env, monitor)])
+    raise TypeError(
+        f"expected an environment id, a gymnasium.Env, a list of factories, a gymnasium VectorEnv, an EnvPool of "
+        f"env_type='gymnasium', or a VecEnv; got {type(env).__module__}.{type(env).__qualname__}"
+    )
+
+
+def _looks_like_env(env: Any) -> bool:
+    return hasattr(env, "step") and hasattr(env, "reset")
+
+
+def _is_env_pool(env: Any) -> bool:
+    """Recognised by shape, so that envpool is never imported here; its dm_env and gym flavours are refused."""
+    if not all(hasattr(env, name) for name in ("config", "send", "recv", "async_reset", "all_env_ids")):
+        return False
+    if not hasattr(env, "single_observation_space"):
+        raise TypeError(f"{type(env).__name__} is an EnvPool of another flavour; make it with env_type='gymnasium'")
+    if env.is_async:
+        raise TypeError(
+            "an EnvPool with batch_size below num_envs steps only some at a time; make it without batch_size"
+        )
+    return True
+
+
+def _is_monitored(env: gym.Env[Any, Any]) -> bool:
+    """Also by class name, so that Stable-Baselines3's own Monitor counts."""
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, Monitor) or type(env).__name__ == "Monitor":
+            return True
+        env = env.env
+    return False
+
+
+def _monitored(env: gym.Env[Any, Any], monitor: bool) -> gym.Env[Any, Any]:
+    return Monitor(env) if monitor and not _is_monitored(env) else env
+
+
+def _made_and_monitored(factory: Callable[[], Any], monitor: bool) -> gym.Env[Any, Any]:
+    return _monitored(require_gymnasium_env(factory()), monitor)
+
+
+def _say(message: str, verbose: int) -> None:
+    if verbose >= 1:
+        print(message)  # noqa: T201, asked for by verbose
+
+
+class VectorEnvAdapter(VecEnv):
+    """A gymnasium ``VectorEnv`` or an EnvPool in the shape of a :class:`VecEnv`, with episode statistics."""
+
+    def __init__(self, vector_env: Any) -> None:
+        self.vector_env = vector_env
+        self.mode = _autoreset_mode(vector_env)
+        self._ignores_seeds = _is_env_pool(vector_env)
+        super().__init__(vector_env.num_envs, vector_env.single_observation_space, vector_env.single_action_space)
+        self.metadata = {**self.metadata, **vector_env.metadata}
+        self._totals = EpisodeTotals(self.num_envs)
+        self._ended_before = np.zeros(self.num_envs, bool)
+        self._no_flags = np.zeros(self.num_envs, bool)
+        self.actions: Any = None
+
+    @property
+    def resets_on_next_step(self) -> bool:
+        return self.mode is AutoresetMode.NEXT_STEP
+
+    def reset(self) -> Observation:
+        observations, infos = self.vector_env.reset(**self._reset_arguments())
+        self._reset_seeds()
+        self._reset_options()
+        self._totals.clear()
+        self._ended_before[:] = False
+        self.reset_infos = [info_of(infos, index) for index in range(self.num_envs)]
+        return observations
+
+    def _reset_arguments(self) -> dict[str, Any]:
+        """gymnasium takes one seed and one dictionary of options for all."""
+        arguments: dict[str, Any] = {}
+        if self._seeds[0] is not None and not self._ignores_seeds:
+            arguments["seed"] = self._seeds[0]
+        if any(self._options):
+            if any(options != self._options[0] for options in self._options):
+                raise ValueError("a gymnasium VectorEnv takes the same reset options for all environments")
+            arguments["options"] = self._options[0]
+        return arguments
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        if seed is not None and self._ignores_seeds:
+            warnings.warn("an EnvPool is seeded when it is made: envpool.make(…, seed=…)", stacklevel=2)
+        return super().seed(seed)
+
+    def step_async(self, actions: Any) -> None:
+        self.actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        step, vector_infos = self._advance(self.actions)
+        infos = [
+            step.infos[index] if index in step.infos else self._info(vector_infos, index)
+            for index in range(self.num_envs)
+        ]
+        for index, info in enumerate(infos):
+            info.setdefault("TimeLimit.truncated", False)
+            if step.valid is not None and not step.valid[index]:
+                info[AUTORESET_KEY] = True
+        return step.observations, step.rewards, step.terminated | step.truncated, infos
+
+    def step_arrays(self, actions: Any) -> StepArrays:
+        return self._advance(actions)[0]
+
+    def _advance(self, actions: Any) -> tuple[StepArrays, Info]:
+        space = self.action_space
+        actions = np.asarray(actions, space.dtype).reshape(self.num_envs, *(space.shape or ()))
+        observations, rewards, terminated, truncated, vector_infos = self.vector_env.step(actions)
+        rewards = np.asarray(rewards, np.float32)
+        valid = self._valid_rows(vector_infos)
+        self._totals.add(rewards, valid)
+        ended = terminated | truncated
+        if not ended.any():
+            return StepArrays(observations, rewards, self._no_flags, self._no_flags, {}, {}, valid), vector_infos
+        final_observations = self._final_observations(observations, vector_infos, ended)
+        infos = self._ending_infos(vector_infos, final_observations, terminated)
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self._ended_before = ended
+        elif self.mode is AutoresetMode.DISABLED:
+            observations = self._reset_ended(ended)
+        truncated = truncated & ~terminated
+        return StepArrays(observations, rewards, terminated, truncated, final_observations, infos, valid), vector_infos
+
+    def _valid_rows(self, vector_infos: Info) -> Array | None:
+        """None, or False where this step only reset the environment."""
+        if not self._ended_before.any():
+            return None
+        valid = ~self._ended_before
+        for index in np.flatnonzero(self._ended_before).tolist():
+            self.reset_infos[index] = info_of(vector_infos, index)
+        self._ended_before = self._no_flags
+        return valid
+
+    def _final_observations(
+        self, observations: Observation, vector_infos: Info, ended: Array
+    ) -> dict[int, Observation]:
+        indices = np.flatnonzero(ended).tolist()
+        if self.mode is not AutoresetMode.SAME_STEP:
+            return {index: copy_observation(observation_rows(observations, index)) for index in indices}
+        final = vector_infos.get("final_obs", vector_infos.get("final_observation"))
+        if final is None:
+            raise ValueError(
+                f"{self.vector_env} declares SAME_STEP autoreset but its infos lack 'final_obs' at an episode's end"
+            )
+        return {index: observation_rows(final, index) for index in indices}
+
+    def _ending_infos(
+        self, vector_infos: Info, final_observations: dict[int, Observation], terminated: Array
+    ) -> dict[int, Info]:
+        infos = {}
+        for index, final in final_observations.items():
+            info = self._info(vector_infos, index)
+            if self.mode is AutoresetMode.SAME_STEP:  # the others are of the reset that followed
+                self.reset_infos[index] = info
+                episode = {"episode": info["episode"]} if "episode" in info else {}
+                info = {**episode, **info_of(vector_infos.get("final_info", {}), index)}
+            own_episode = self._totals.take(index)
+            info.setdefault("episode", own_episode)
+            info["TimeLimit.truncated"] = not terminated[index]
+            info["terminal_observation"] = final
+            infos[index] = info
+        return infos
+
+    def _info(self, vector_infos: Info, index: int) -> Info:
+        """One environment's info, without what autoreset keeps there."""
+        hidden = ("final_obs", "final_observation", "final_info")
+        return {key: value for key, value in info_of(vector_infos, index).items() if key not in hidden}
+
+    def _reset_ended(self, ended: Array) -> Observation:
+        observations, vector_infos = self.vector_env.reset(options={"reset_mask": ended})
+        for index in np.flatnonzero(ended).tolist():
+            self.reset_infos[index] = info_of(vector_infos, index)
+        return observations
+
+    def close(self) -> None:
+        self.vector_env.close()
+
+    def get_images(self) -> Sequence[Array | None]:
+        images = self.vector_env.render()
+        return [None] * self.num_envs if images is None else list(images)
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        if self._single_envs is not None:
+            return [self._single_envs[index].get_wrapper_attr(attr_name) for index in self._get_indices(indices)]
+        if hasattr(self.vector_env, attr_name):
+            return [getattr(self.vector_env, attr_name) for _ in self._get_indices(indices)]
+        values = self._require("get_attr")(attr_name)
+        return [values[index] for index in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        if self._single_envs is not None:
+            for index in self._get_indices(indices):
+                setattr(self._single_envs[index], attr_name, value)
+            return
+        values = self.get_attr(attr_name)
+        for index in self._get_indices(indices):
+            values[index] = value
+        self._require("set_attr")(attr_name, values)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        if self._single_envs is not None:
+            methods = [self._single_envs[index].get_wrapper_attr(method_name) for index in self._get_indices(indices)]
+            return [method(*method_args, **method_kwargs) for method in methods]
+        if indices is not None and set(self._get_indices(indices)) != set(range(self.num_envs)):
+            raise NotImplementedError(f"{self.vector_env} calls methods on all of its environments or none")
+        return list(self._require("call")(method_name, *method_args, **method_kwargs))
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        environments = self._single_envs
+        return [
+            environments is not None and is_wrapped(environments[index], wrapper_class)
+            for index in self._get_indices(indices)
+        ]
+
+    @property
+    def _single_envs(self) -> list[gym.Env[Any, Any]] | None:
+        """The environments themselves, where they live in this process one by one."""
+        return getattr(getattr(self.vector_env, "unwrapped", self.vector_env), "envs", None)
+
+    def _require(self, name: str) -> Callable[..., Any]:
+        method = getattr(self.vector_env, name, None)
+        if method is None:
+            raise AttributeError(f"{type(self.vector_env).__name__} gives no access to single environments ({name})")
+        return method
+
+
+def _autoreset_mode(vector_env: Any) -> AutoresetMode:
+    mode = vector_env.metadata.get("autoreset_mode")
+    if mode is None:
+        if not _is_env_pool(vector_env):
+            warnings.warn(
+                f"{vector_env} does not declare metadata['autoreset_mode']; taking gymnasium's default, NEXT_STEP",
+                stacklevel=5,
+            )
+        return AutoresetMode.NEXT_STEP
+    return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
+
+
+def info_of(vector_infos: Info, index: int) -> Info:
+    """One environment's part of gymnasium's vector infos: arrays by key, ``_key`` telling who has it.
+
+    >>> info_of({"score": np.array([1, 2]), "_score": np.array([True, False])}, 0)
+    {'score': np.int64(1)}
+    """
+    info: Info = {}
+    for key, value in vector_infos.items():
+        if key.startswith("_") and key[1:] in vector_infos:
+            continue
+        has_it = vector_infos.get(f"_{key}")
+        if has_it is not None and not has_it[index]:
+            continue
+        if isinstance(value, dict):
+            info[key] = info_of(value, index)
+        else:
+            info[key] = value[index] if isinstance(value, np.ndarray | list | tuple) and len(value) > index else value
+    return info
+
+
+class ForeignVecEnvAdapter(VecEnv):
+    """A vector environment of Stable-Baselines3's shape that is not one of this library's classes."""
+
+    def __init__(self, venv: Any) -> None:
+        self.venv = venv
+        super().__init__(venv.num_envs, venv.observation_space, venv.action_space)
+        self.metadata = getattr(venv, "metadata", self.metadata)
+        self._totals = EpisodeTotals(self.num_envs)
+
+    def reset(self) -> Observation:
+        observations = self.venv.reset()
+        self.reset_infos = list(getattr(self.venv, "reset_infos", self.reset_infos))
+        self._totals.clear()
+        return observations
+
+    def step_async(self, actions: Any) -> None:
+        self.venv.step_async(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        self._totals.add(rewards, None)
+        infos = list(infos)
+        for index in np.flatnonzero(dones).tolist():
+            infos[index] = {"episode": self._totals.take(index), **infos[index]}
+        self.reset_infos = list(getattr(self.venv, "reset_infos", self.reset_infos))
+        return observations, np.asarray(rewards, np.float32), np.asarray(dones, bool), infos
+
+    def step_arrays(self, actions: Any) -> StepArrays:
+        return arrays_from_step(*self.step(actions))
+
+    def close(self) -> None:
+        self.venv.close()
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        return self.venv.seed(seed)
+
+    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
+        self.venv.set_options(options)
+
+    def get_images(self) -> Sequence[Array | None]:
+        return self.venv.get_images()
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        return self.venv.get_attr(attr_name, indices)
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        self.venv.set_attr(attr_name, value, indices)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        return self.venv.env_method(method_name, *method_args, indices=indices, **method_kwargs)
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        return self.venv.env_is_wrapped(wrapper_class, indices=indices)

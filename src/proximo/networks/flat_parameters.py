@@ -1,0 +1,176 @@
+"""All parameters of a module in one piece of memory, and so are their gradients and the optimiser's moments.
+
+The module stays what it is: its parameters become views, so ``state_dict``, saving and a user's own code see every
+change, while one call can clip, step or copy them all, and compiled kernels can work on them in place.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+ALIGNMENT = 16  # floats: every parameter begins on a 64-byte cache line, as the widest vector instructions like it
+
+# Per-parameter tensors of each optimiser, beside "step": its name, and the option of a parameter group that calls for it
+STATE_TENSORS: dict[type[torch.optim.Optimizer], tuple[tuple[str, str | None], ...]] = {
+    torch.optim.Adam: (("exp_avg", None), ("exp_avg_sq", None), ("max_exp_avg_sq", "amsgrad")),
+    torch.optim.AdamW: (("exp_avg", None), ("exp_avg_sq", None), ("max_exp_avg_sq", "amsgrad")),
+    torch.optim.RMSprop: (("square_avg", None), ("momentum_buffer", "momentum"), ("grad_avg", "centered")),
+}
+
+
+class Segment(NamedTuple):
+    """Where one parameter lies within the flat memory."""
+
+    name: str
+    parameter: nn.Parameter
+    offset: int
+    size: int  # without padding
+    strides: tuple[int, ...]
+
+    def view(self, memory: Tensor) -> Tensor:
+        return memory.as_strided(self.parameter.shape, self.strides, self.offset)
+
+    @property
+    def padded_size(self) -> int:
+        return padded(self.size)
+
+
+def padded(size: int) -> int:
+    """
+    >>> padded(1), padded(16), padded(17)
+    (16, 16, 32)
+    """
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class FlatParameters:
+    """Moves a module's parameters, and the state of its optimiser, into flat float32 memory.
+
+    A frozen parameter (``requires_grad`` false) lies in ``data`` too, but has neither gradient nor optimiser state.
+
+    >>> layer = nn.Linear(3, 2)
+    >>> flat = FlatParameters(layer, torch.optim.Adam(layer.parameters()))
+    >>> flat.data[:6] = 1.0
+    >>> layer.weight.sum().item(), len(flat.data)
+    (6.0, 32)
+    """
+
+    def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        self.module = module
+        self.optimizer = optimizer
+        self.segments = _lay_out(module)
+        total = sum(segment.padded_size for segment in self.segments)
+        device = self.segments[0].parameter.device if self.segments else torch.device("cpu")
+        self.data = torch.zeros(total, device=device)
+        self.gradients = torch.zeros(total, device=device)
+        self.state = {name: torch.zeros(total, device=device) for name in self._state_names()}
+        self.steps = torch.zeros(len(self.segments), device=self._step_device(device))
+        with torch.no_grad():
+            for segment in self.segments:
+                view = segment.view(self.data)
+                view.copy_(segment.parameter)
+                segment.parameter.data = view
+        self.bind_gradients()
+        self.rebind()
+        self._addresses = self._current_addresses()
+
+    def bind_gradients(self) -> None:
+        """Make every ``.grad`` a view again; ``optimizer.zero_grad()`` throws them away."""
+        for segment in self.segments:
+            parameter = segment.parameter
+            if not parameter.requires_grad:
+                parameter.grad = None
+                continue
+            view = segment.view(self.gradients)
+            if parameter.grad is None or parameter.grad.data_ptr() != view.data_ptr():
+                parameter.grad = view
+
+    def zero_gradients(self) -> None:
+        self.gradients.zero_()
+
+    def gradient_norm(self) -> Tensor:
+        """Euclidean norm over all gradients, a tensor without dimensions."""
+        return torch.linalg.vector_norm(self.gradients)
+
+    def rebind(self) -> None:
+        """Bring the optimiser's state home: after ``load_state_dict`` it lives in tensors of the optimiser's own."""
+        if self.optimizer is None or not self._manages_state():
+            return
+        for index, segment in enumerate(self.segments):
+            if not segment.parameter.requires_grad:
+                continue
+            state = self.optimizer.state[segment.parameter]
+            self._adopt(state, "step", self.steps[index])
+            for name, memory in self.state.items():
+                self._adopt(state, name, segment.view(memory))
+        self._addresses = self._current_addresses()
+
+    @staticmethod
+    def _adopt(state: dict[str, Tensor], name: str, view: Tensor) -> None:
+        """Put ``view`` in the place of an optimiser's tensor, with that tensor's values, or zeros if there is none."""
+        present = state.get(name)
+        if present is None:
+            view.zero_()
+        elif not isinstance(present, Tensor) or present.data_ptr() != view.data_ptr():
+            view.copy_(torch.as_tensor(present))
+        state[name] = view
+
+    def is_current(self) -> bool:
+        """Whether parameters and optimiser state still lie here; ``module.to()`` or ``load_state_dict`` move them."""
+        return self._addresses == self._current_addresses()
+
+    def _current_addresses(self) -> list[int]:
+        addresses = []
+        for segment in self.segments:
+            addresses.append(segment.parameter.data_ptr())
+            if self.optimizer is not None and self._manages_state() and segment.parameter.requires_grad:
+                state = self.optimizer.state.get(segment.parameter, {})
+                tensors = (state.get(name) for name in ("step", *self.state))
+                addresses += [tensor.data_ptr() if isinstance(tensor, Tensor) else 0 for tensor in tensors]
+        return addresses
+
+    def _manages_state(self) -> bool:
+        return type(self.optimizer) in STATE_TENSORS
+
+    def _state_names(self) -> tuple[str, ...]:
+        """Tensors that the optimiser keeps; none for a class that is not in the table: that one keeps its own."""
+        if self.optimizer is None:
+            return ()
+        table = STATE_TENSORS.get(type(self.optimizer), ())
+        groups = self.optimizer.param_groups
+        return tuple(name for name, option in table if option is None or any(group.get(option) for group in groups))
+
+    def _step_device(self, device: torch.device) -> torch.device:
+        """torch counts steps on the CPU, unless the optimiser runs wholly on the device."""
+        groups = self.optimizer.param_groups if self.optimizer is not None else []
+        on_device = any(group.get("capturable") or group.get("fused") for group in groups)
+        return device if on_device else torch.device("cpu")
+
+
+def _lay_out(module: nn.Module) -> list[Segment]:
+    """Offsets for all parameters; one that is used in two places counts once."""
+    segments: list[Segment] = []
+    offset = 0
+    owners: dict[int, str] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise ValueError(f"parameter {name!r} is {parameter.dtype}; flat memory holds float32: call module.float()")
+        if segments and parameter.device != segments[0].parameter.device:
+            raise ValueError(
+                f"parameter {name!r} is on {parameter.device}, {segments[0].name!r} on {segments[0].parameter.device}; "
+                "move the whole module to one device"
+            )
+        address = parameter.untyped_storage().data_ptr() + parameter.storage_offset() * 4
+        if parameter.numel() and owners.setdefault(address, name) != name:
+            raise ValueError(
+                f"parameters {owners[address]!r} and {name!r} are different objects over the same memory; "
+                "share one nn.Parameter instead"
+            )
+        # as empty_like has it: a dense layout such as channels_last is kept, any other becomes contiguous
+        strides = torch.empty_like(parameter).stride()
+        segments.append(Segment(name, parameter, offset, parameter.numel(), strides))
+        offset += padded(parameter.numel())
+    return segments

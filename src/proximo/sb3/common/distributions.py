@@ -1,0 +1,29 @@
+"""Action distributions."""
+
+from __future__ import annotations
+
+from proximo.functional.distributions import (
+    BernoulliDistribution,
+    CategoricalDistribution,
+    DiagGaussianDistribution,
+    Distribution,
+    MultiCategoricalDistribution,
+    SquashedDiagGaussianDistribution,
+    TanhBijector,
+    kl_divergence,
+    make_proba_distribution,
+    sum_independent_dims,
+)
+
+__all__ = [
+    "BernoulliDistribution",
+    "CategoricalDistribution",
+    "DiagGaussianDistribution",
+    "Distribution",
+    "MultiCategoricalDistribution",
+    "SquashedDiagGaussianDistribution",
+    "TanhBijector",
+    "kl_divergence",
+    "make_proba_distribution",
+    "sum_independent_dims",
+]

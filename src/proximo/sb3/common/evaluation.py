@@ -1,0 +1,7 @@
+"""Evaluate a policy."""
+
+from __future__ import annotations
+
+from proximo.training.evaluation import evaluate_policy
+
+__all__ = ["evaluate_policy"]

@@ -1,0 +1,53 @@
+"""The logger and its formats."""
+
+from __future__ import annotations
+
+from proximo.training.loggers import (
+    DEBUG,
+    DISABLED,
+    ERROR,
+    INFO,
+    WARN,
+    CSVOutputFormat,
+    Figure,
+    FormatUnsupportedError,
+    HParam,
+    HumanOutputFormat,
+    Image,
+    JSONOutputFormat,
+    KVWriter,
+    Logger,
+    SeqWriter,
+    TensorBoardOutputFormat,
+    Video,
+    configure,
+    filter_excluded_keys,
+    make_output_format,
+    read_csv,
+    read_json,
+)
+
+__all__ = [
+    "DEBUG",
+    "DISABLED",
+    "ERROR",
+    "INFO",
+    "WARN",
+    "CSVOutputFormat",
+    "Figure",
+    "FormatUnsupportedError",
+    "HParam",
+    "HumanOutputFormat",
+    "Image",
+    "JSONOutputFormat",
+    "KVWriter",
+    "Logger",
+    "SeqWriter",
+    "TensorBoardOutputFormat",
+    "Video",
+    "configure",
+    "filter_excluded_keys",
+    "make_output_format",
+    "read_csv",
+    "read_json",
+]

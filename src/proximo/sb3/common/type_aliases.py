@@ -1,0 +1,44 @@
+"""Names for types, for annotations in users' code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, SupportsFloat, TypeAlias
+
+import gymnasium as gym
+import torch
+
+from proximo.data import Array, Schedule
+from proximo.data import Minibatch as DictRolloutBufferSamples
+from proximo.data import Minibatch as RolloutBufferSamples
+from proximo.data import TensorObservation as PyTorchObs
+from proximo.envs import VecEnv
+from proximo.training.callbacks import BaseCallback
+from proximo.training.evaluation import Predictor as PolicyPredictor
+
+GymEnv: TypeAlias = gym.Env[Any, Any] | VecEnv
+GymObs: TypeAlias = tuple[Any, ...] | dict[str, Any] | Array | int
+GymResetReturn: TypeAlias = tuple[GymObs, dict[str, Any]]
+GymStepReturn: TypeAlias = tuple[GymObs, float, bool, bool, dict[str, Any]]
+AtariResetReturn: TypeAlias = tuple[Array, dict[str, Any]]
+AtariStepReturn: TypeAlias = tuple[Array, SupportsFloat, bool, bool, dict[str, Any]]
+TensorDict: TypeAlias = dict[str, torch.Tensor]
+OptimizerStateDict: TypeAlias = dict[str, Any]
+MaybeCallback: TypeAlias = Callable[..., Any] | list[BaseCallback] | BaseCallback | None
+
+__all__ = [
+    "AtariResetReturn",
+    "AtariStepReturn",
+    "DictRolloutBufferSamples",
+    "GymEnv",
+    "GymObs",
+    "GymResetReturn",
+    "GymStepReturn",
+    "MaybeCallback",
+    "OptimizerStateDict",
+    "PolicyPredictor",
+    "PyTorchObs",
+    "RolloutBufferSamples",
+    "Schedule",
+    "TensorDict",
+]

@@ -1,0 +1,8 @@
+"""Environments in a loop."""
+
+from __future__ import annotations
+
+from proximo.envs import DummyVecEnv
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["DummyVecEnv", "VecEnvIndices", "VecEnvObs", "VecEnvStepReturn"]

@@ -1,0 +1,8 @@
+"""Stacks of observations."""
+
+from __future__ import annotations
+
+from proximo.envs import StackedObservations
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["StackedObservations", "VecEnvIndices", "VecEnvObs", "VecEnvStepReturn"]

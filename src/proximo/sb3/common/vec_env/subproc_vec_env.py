@@ -1,0 +1,8 @@
+"""Environments in worker processes."""
+
+from __future__ import annotations
+
+from proximo.envs import SubprocVecEnv
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["SubprocVecEnv", "VecEnvIndices", "VecEnvObs", "VecEnvStepReturn"]

@@ -1,0 +1,8 @@
+"""Stop at NaN."""
+
+from __future__ import annotations
+
+from proximo.envs import VecCheckNan
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["VecCheckNan", "VecEnvIndices", "VecEnvObs", "VecEnvStepReturn"]

@@ -1,0 +1,8 @@
+"""One key of Dict observations."""
+
+from __future__ import annotations
+
+from proximo.envs import VecExtractDictObs
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["VecEnvIndices", "VecEnvObs", "VecEnvStepReturn", "VecExtractDictObs"]

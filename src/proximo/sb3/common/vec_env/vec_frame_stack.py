@@ -1,0 +1,8 @@
+"""Stacks of frames."""
+
+from __future__ import annotations
+
+from proximo.envs import VecFrameStack
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["VecEnvIndices", "VecEnvObs", "VecEnvStepReturn", "VecFrameStack"]

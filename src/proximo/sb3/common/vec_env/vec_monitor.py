@@ -1,0 +1,8 @@
+"""Episode statistics of a vector environment."""
+
+from __future__ import annotations
+
+from proximo.envs import VecMonitor
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["VecEnvIndices", "VecEnvObs", "VecEnvStepReturn", "VecMonitor"]

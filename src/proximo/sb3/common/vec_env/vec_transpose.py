@@ -1,0 +1,8 @@
+"""Images with channels first."""
+
+from __future__ import annotations
+
+from proximo.envs import VecTransposeImage
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["VecEnvIndices", "VecEnvObs", "VecEnvStepReturn", "VecTransposeImage"]

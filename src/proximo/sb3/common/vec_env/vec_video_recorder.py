@@ -1,0 +1,8 @@
+"""Videos."""
+
+from __future__ import annotations
+
+from proximo.envs import VecVideoRecorder
+from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+
+__all__ = ["VecEnvIndices", "VecEnvObs", "VecEnvStepReturn", "VecVideoRecorder"]

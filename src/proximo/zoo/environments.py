@@ -1,0 +1,65 @@
+"""The environments of a preset: made, wrapped, stacked and normalised as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from proximo.envs import VecEnv
+    from proximo.zoo.presets import Preset
+
+WRAPPERS = ("AtariWrapper",)
+"""What ``env_wrapper`` may name. Names, not import paths: a data file decides no code that runs."""
+
+
+def make_preset_env(
+    preset: Preset,
+    env_id: str,
+    *,
+    n_envs: int | None = None,
+    seed: int | None = None,
+    training: bool = True,
+    vec_env: Literal["dummy", "subproc"] = "dummy",
+    render_mode: str | None = None,
+) -> VecEnv:
+    """The vector environment that ``preset`` describes for ``env_id``.
+
+    With ``training=False`` a normaliser's statistics stand still and rewards are those of the task.
+    """
+    from proximo.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize, make_vec_env
+
+    render = {} if render_mode is None else {"render_mode": render_mode}
+    env: VecEnv = make_vec_env(
+        env_id,
+        n_envs=preset.n_envs if n_envs is None else n_envs,
+        seed=seed,
+        wrapper_class=_wrapper_chain(preset.env_wrapper),
+        env_kwargs={**preset.env_kwargs, **render},
+        vec_env_cls=SubprocVecEnv if vec_env == "subproc" else DummyVecEnv,
+    )
+    if preset.normalize:
+        settings = dict(preset.normalize) if isinstance(preset.normalize, dict) else {}
+        if "gamma" in preset.arguments:
+            settings.setdefault("gamma", preset.arguments["gamma"])
+        if not training:
+            settings.update(training=False, norm_reward=False)
+        env = VecNormalize(env, **settings)
+    if preset.frame_stack > 1:
+        env = VecFrameStack(env, preset.frame_stack)
+    return env
+
+
+def _wrapper_chain(names: tuple[str, ...]) -> Callable[..., gym.Env[Any, Any]] | None:
+    if not names:
+        return None
+    from proximo import envs
+
+    def wrap(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        for name in names:
+            env = getattr(envs, name)(env)
+        return env
+
+    return wrap

@@ -1,0 +1,166 @@
+"""Presets: how to make the environments and the model for a task, read from plain data files."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from proximo.errors import near_matches
+
+_ATARI_ID = re.compile(r"^ALE/|NoFrameskip-v\d+$")
+_LINEAR = re.compile(r"^lin_(?P<start>.+)$")
+_SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """How to train on a task, as data: everything in it can be written to a TOML file and read back.
+
+    >>> preset = load_preset("ppo", "CartPole-v1")
+    >>> preset.n_envs, preset.arguments["learning_rate"]
+    (8, 'lin_0.001')
+    >>> preset.model_arguments()["learning_rate"]
+    LinearSchedule(start=0.001, end=0.0, end_fraction=1.0)
+    """
+
+    name: str
+    n_envs: int = 1
+    n_timesteps: int = 1_000_000
+    policy: str | None = None  # None: chosen by the observation space
+    normalize: bool | dict[str, Any] = False  # True, or the arguments of VecNormalize
+    env_wrapper: tuple[str, ...] = ()  # applied to each environment, the first innermost
+    frame_stack: int = 1
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)  # of the algorithm, in the words of the data file
+
+    @classmethod
+    def from_row(cls, name: str, row: Mapping[str, Any]) -> Preset:
+        """A preset from a table of a data file; what is not about environments is an argument of the algorithm."""
+        own = {item.name for item in fields(cls)} - {"name", "arguments"}
+        values = {key: value for key, value in row.items() if key in own}
+        wrappers = values.pop("env_wrapper", ())
+        return cls(
+            name=name,
+            env_wrapper=(wrappers,) if isinstance(wrappers, str) else tuple(wrappers),
+            arguments={key: value for key, value in row.items() if key not in own},
+            **values,
+        )
+
+    def as_row(self) -> dict[str, Any]:
+        """The table that :meth:`from_row` reads; values at their defaults are left out."""
+        own = [item.name for item in fields(self) if item.name not in ("name", "arguments", "env_wrapper")]
+        plain = Preset(name=self.name)
+        row = {key: getattr(self, key) for key in own if getattr(self, key) != getattr(plain, key)}
+        wrappers = {"env_wrapper": list(self.env_wrapper)} if self.env_wrapper else {}
+        return {"n_envs": self.n_envs, "n_timesteps": self.n_timesteps, **row, **wrappers, **self.arguments}
+
+    def changed(self, arguments: Mapping[str, Any] | None = None, **settings: Any) -> Preset:
+        """This preset with other settings, and other arguments of the algorithm."""
+        return replace(self, arguments={**self.arguments, **(arguments or {})}, **settings)
+
+    def model_arguments(self) -> dict[str, Any]:
+        """The algorithm's keyword arguments, with schedules and classes in place of their names."""
+        arguments = dict(self.arguments)
+        for name in _SCHEDULED:
+            if name in arguments:
+                arguments[name] = schedule_from_text(name, arguments[name])
+        if "policy_kwargs" in arguments:
+            arguments["policy_kwargs"] = _policy_arguments(arguments["policy_kwargs"])
+        return arguments
+
+
+def load_preset(algo: str, env_id: str) -> Preset:
+    """The preset of ``algo`` for an environment: by its id, else ``atari`` for Atari games, else ``default``.
+
+    Ids may name their module (``"my_envs:Maze-v0"``); a name from :func:`available_presets` works too.
+    A preset that needs what this version lacks is an error that says so.
+
+    >>> load_preset("ppo", "BreakoutNoFrameskip-v4").name, load_preset("ppo", "MyOwn-v0").name
+    ('atari', 'default')
+    """
+    rows = _rows(algo)
+    name = env_id if env_id in rows else env_id.rpartition(":")[2]
+    if name not in rows:
+        name = "atari" if _ATARI_ID.search(name) and "-ram" not in name else "default"
+    preset = Preset.from_row(name, _resolved_row(rows, name))
+    _check_available(preset)
+    return preset
+
+
+def named_preset(algo: str, name: str) -> Preset:
+    """The preset of exactly that name."""
+    if name not in _rows(algo):
+        raise ValueError(f"{algo} has no preset {name!r}; {near_matches(name, _rows(algo))}")
+    return load_preset(algo, name)
+
+
+def available_presets(algo: str) -> list[str]:
+    """Names of all presets: environment ids, ``atari``, ``default``, and variants as ``id:variant``.
+
+    >>> "CartPole-v1" in available_presets("ppo")
+    True
+    """
+    return sorted(_rows(algo))
+
+
+def schedule_from_text(name: str, value: Any) -> Any:
+    """``"lin_0.001"`` as a schedule falling from 0.001 to 0; numbers, None and schedules as they are."""
+    if not isinstance(value, str):
+        return value
+    from proximo.functional.schedules import LinearSchedule
+
+    match = _LINEAR.match(value)
+    try:
+        start = float(match["start"] if match else value)
+    except ValueError:
+        start = math.nan
+    if not math.isfinite(start):
+        raise ValueError(f"{name} is {value!r}; expected a number such as 3e-4, or lin_3e-4 to fall linearly to 0")
+    return LinearSchedule(start, 0.0, 1.0) if match else start
+
+
+@cache
+def _rows(algo: str) -> dict[str, dict[str, Any]]:
+    folder = resources.files(__package__)
+    known = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    if algo not in known:
+        raise ValueError(f"there are no presets for the algorithm {algo!r}; {near_matches(algo, known)}")
+    return tomllib.loads((folder / f"{algo}.toml").read_text(encoding="utf-8"))
+
+
+def _resolved_row(rows: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+    row = dict(rows[name])
+    like = row.pop("like", None)
+    return row if like is None else {**_resolved_row(rows, like), **row}
+
+
+def _check_available(preset: Preset) -> None:
+    from proximo.zoo.environments import WRAPPERS
+
+    missing = [f"the wrapper {wrapper}" for wrapper in preset.env_wrapper if wrapper not in WRAPPERS]
+    if preset.arguments.get("use_sde"):
+        missing.insert(0, "state-dependent exploration (use_sde)")
+    if missing:
+        raise ValueError(
+            f"the preset {preset.name!r} needs {' and '.join(missing)}, which this version does not have; "
+            "train with the library's defaults instead (on the command line: --preset none)"
+        )
+
+
+def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """``policy_kwargs`` with the activation's class in place of its name."""
+    activation = policy_kwargs.get("activation_fn")
+    if not isinstance(activation, str):
+        return dict(policy_kwargs)
+    from torch import nn
+
+    activations = {name for name in nn.modules.activation.__all__ if isinstance(getattr(nn, name, None), type)}
+    if activation not in activations:
+        raise ValueError(f"activation_fn is {activation!r}, no activation of torch.nn; {near_matches(activation, activations)}")
+    return {**policy_kwargs, "activation_fn": getattr(nn, activation)}
