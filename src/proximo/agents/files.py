@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 import torch
 
-from proximo.envs import as_vec_env
+from proximo.envs import VecNormalize, as_vec_env
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode, decode_fields, encode, encode_fields
@@ -61,6 +62,7 @@ def save(
     manifest: dict[str, Any] = {
         "content": "model",
         "algorithm": type(model).__name__,
+        "family": model.config_class.__name__,  # a subclass of PPO may read a PPO's file, and the other way round
         "proximo_version": __version__,
         "fields": fields,
         "needs": needs,
@@ -88,28 +90,54 @@ def load(
         print(f"saved by Proximo {manifest.get('proximo_version')}, this is {__version__}")  # noqa: T201
     fields = decode_fields(manifest["fields"], manifest["needs"], custom_objects, loader=f"{model_class.__name__}.load")
     _apply_overrides(fields, overrides, field_names(model_class))
-    try:
-        model = model_class(policy=fields["policy_class"], env=None, device=device, _init_setup_model=False)  # type: ignore[call-arg]
-        for name, value in fields.items():
-            setattr(model, name, value)
-        if env is not None:
-            _attach_env(model, env, tensors.get("normalizer"))
+    with _blaming(path):
+        model = _with_fields(model_class, fields, device)
+    if env is not None:
+        _attach_env(model, env, tensors.get("normalizer"))
+    with _blaming(path):
         model._setup_model()
-        parameters = _parameters(manifest, tensors)
-        set_parameters(model, parameters, exact_match=True)
+        set_parameters(model, _parameters(manifest, tensors), exact_match=True)
         model.generator.bit_generator.state = decode(manifest["generator"])
-    except (KeyError, MemoryError, AttributeError) as error:
+    return model
+
+
+@contextmanager
+def _blaming(path: object) -> Iterator[None]:
+    """What a file says may be anything: every failure to build from it is the file's, and says so."""
+    try:
+        yield
+    except (AttributeError, KeyError, MemoryError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} describes no model that can be built: {type(error).__name__}: {error}") from error
+
+
+def _with_fields(model_class: type[Agent], fields: Mapping[str, Any], device: torch.device | str) -> Agent:
+    model = model_class(  # type: ignore[call-arg]
+        policy=fields["policy_class"],
+        env=None,
+        stats_window_size=fields.get("_stats_window_size", 100),
+        device=device,
+        _init_setup_model=False,
+    )
+    known = field_names(model_class)
+    for name, value in fields.items():
+        if name not in known and hasattr(model_class, name):
+            raise ValueError(f"the field {name!r} would replace a method")
+        setattr(model, name, value)
+    model_class.config_class(**{name: fields[name] for name in model_class.config_class.__dataclass_fields__})
+    model._check_spaces()
     return model
 
 
 def _check_content(manifest: Mapping[str, Any], path: object, model_class: type[OnPolicyAlgorithm]) -> None:
     if manifest.get("content") != "model":
         raise ModelFileError(f"{path} holds a {manifest.get('content')!r}, not a model; load it with what saved it")
-    saved = manifest.get("algorithm")
-    known = {base.__name__ for base in model_class.__mro__}
-    if saved not in known and model_class.__name__ not in known | {saved}:
-        raise ModelFileError(f"{path} holds a {saved} model; load it with {saved}.load")
+    saved, family = manifest.get("algorithm"), manifest.get("family")
+    if family != model_class.config_class.__name__:
+        raise ModelFileError(
+            f"{path} holds a {saved} model; load it with {saved}.load, not {model_class.__name__}.load"
+        )
+    if not isinstance(manifest.get("fields"), dict) or not isinstance(manifest.get("needs"), dict):
+        raise ModelFileError(f"{path} describes no model that can be built: it lacks fields or needs")
 
 
 def _apply_overrides(fields: dict[str, Any], overrides: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -131,9 +159,14 @@ def _attach_env(model: OnPolicyAlgorithm, env: Any, statistics: Mapping[str, tor
     check_for_correct_spaces(wrapped, model.observation_space, model.action_space)
     model._take_env(wrapped)
     normalizer = model.get_vec_normalize_env()
-    if normalizer is not None and statistics is not None and normalizer.is_fresh():
+    if normalizer is not None and statistics is not None and _has_seen_nothing(normalizer):
         # a normaliser that has seen nothing takes the statistics the model was trained with
         normalizer.load_state({name: tensor.numpy() for name, tensor in statistics.items()})
+
+
+def _has_seen_nothing(normalizer: VecNormalize) -> bool:
+    """Whether no observation has been counted yet (counts start at a fraction, against division by zero)."""
+    return all(float(value) < 1.0 for name, value in normalizer.state().items() if name.endswith(".count"))
 
 
 def _flatten_state(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:

@@ -7,7 +7,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self
 
@@ -33,8 +33,8 @@ from proximo.networks.actor_critic import (
 )
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.rollout.collector import Collector
-from proximo.rollout.storage import RolloutBuffer
-from proximo.training.callbacks import BaseCallback, CallbackList, ConvertCallback, ProgressBarCallback
+from proximo.rollout.storage import RolloutBuffer, is_stock
+from proximo.training.callbacks import BaseCallback, CallbackList, ProgressBarCallback, as_callback
 from proximo.training.config import OnPolicyConfig
 from proximo.training.loggers import Logger, configure_logger
 from proximo.training.trainer import CallbackListener, Trainer
@@ -212,7 +212,9 @@ class OnPolicyAlgorithm(ABC):
     def _bind_backend(self) -> None:
         """Move the parameters into flat memory and choose who runs them."""
         flat = FlatParameters(self.policy, self.policy.optimizer)
-        self._backend = make_backend(self.policy, flat, self.generator, self._backend_choice)
+        stock = is_stock(self.rollout_buffer)  # kernels read the memory, and would pass by a subclass's get()
+        obstacle = None if stock else f"rollout buffer is {type(self.rollout_buffer).__name__}"
+        self._backend = make_backend(self.policy, flat, self.generator, self._backend_choice, obstacle)
         if self.verbose >= 1:
             print(f"Using {self.device} device, backend {self._backend.description}")  # noqa: T201
 
@@ -250,9 +252,33 @@ class OnPolicyAlgorithm(ABC):
             self._collector.observations = previous.observations
             self._collector.episode_starts = previous.episode_starts
 
+    # what subclasses with a ``collect_rollouts`` of their own read and write: the collector's place in the episodes
+
+    def _required_collector(self) -> Collector:
+        if self._collector is None:
+            raise ValueError("the model has no environment; call set_env(env), or pass env= to load(), before learn()")
+        return self._collector
+
     @property
     def _last_obs(self) -> Observation | None:
         return None if self._collector is None else self._collector.observations
+
+    @_last_obs.setter
+    def _last_obs(self, observations: Observation | None) -> None:
+        self._required_collector().observations = observations
+
+    @property
+    def _last_episode_starts(self) -> Array | None:
+        return None if self._collector is None else self._collector.episode_starts
+
+    @_last_episode_starts.setter
+    def _last_episode_starts(self, episode_starts: Array) -> None:
+        self._required_collector().episode_starts = np.asarray(episode_starts, np.bool_)
+
+    def _update_info_buffer(self, infos: Sequence[Info], dones: Array | None = None) -> None:
+        """Count the episodes that ended, from the infos of a vector step."""
+        ended = np.zeros(len(infos), np.bool_) if dones is None else dones
+        self._required_collector().count_episodes(dict(enumerate(infos)), ended)
 
     @property
     def logger(self) -> Logger:
@@ -311,14 +337,13 @@ class OnPolicyAlgorithm(ABC):
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
-        if self._collector is None:
-            raise ValueError("the model has no environment; call set_env(env), or pass env= to load(), before learn()")
+        collector = self._required_collector()
         self.start_time = time.time_ns()
         if reset_num_timesteps:
             self.num_timesteps = 0
             self.ep_info_buffer.clear()
             self.ep_success_buffer.clear()
-            self._collector.reset()
+            collector.reset()
         else:
             total_timesteps += self.num_timesteps
         self._total_timesteps = total_timesteps
@@ -328,23 +353,17 @@ class OnPolicyAlgorithm(ABC):
         return total_timesteps, self._init_callback(callback, progress_bar)
 
     def _init_callback(self, callback: MaybeCallback, progress_bar: bool = False) -> BaseCallback:
-        if callback is None:
-            callback = CallbackList([])
-        elif isinstance(callback, list):
-            callback = CallbackList(callback)
-        elif not isinstance(callback, BaseCallback):
-            callback = ConvertCallback(callback)
+        followers = as_callback(callback)
         if progress_bar:
-            callback = CallbackList([callback, ProgressBarCallback()])
-        callback.init_callback(self)
-        return callback
+            followers = CallbackList([followers, ProgressBarCallback()])
+        followers.init_callback(self)
+        return followers
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
         """Fill the buffer with one rollout and its advantages; False when a callback ended it."""
-        if self._collector is None:
-            raise ValueError("the model has no environment; call set_env(env) first")
+        collector = self._required_collector()
         listener = CallbackListener(self, callback)
         context = {
             "self": self,
@@ -355,7 +374,7 @@ class OnPolicyAlgorithm(ABC):
         }
         callback.update_locals(context)
         callback.on_rollout_start()
-        if not self._collector.collect(self._current_backend(), rollout_buffer, listener, context):
+        if not collector.collect(self._current_backend(), rollout_buffer, listener, context):
             return False
         if not listener.wants_steps():
             self.num_timesteps += n_rollout_steps * self.n_envs

@@ -15,14 +15,19 @@ BackendChoice: TypeAlias = Literal["auto", "fused", "torch"]
 
 
 def make_backend(
-    policy: ActorCriticPolicy, flat: FlatParameters, generator: np.random.Generator, choice: BackendChoice = "auto"
+    policy: ActorCriticPolicy,
+    flat: FlatParameters,
+    generator: np.random.Generator,
+    choice: BackendChoice = "auto",
+    obstacle: str | None = None,
 ) -> FusedBackend | TorchBackend:
-    """The fastest backend that can run a policy, or the one asked for."""
+    """The fastest backend that can run a policy, or the one asked for; ``obstacle`` is the caller's to fusing."""
     if choice not in ("auto", "fused", "torch"):
         raise ValueError(f"backend is {choice!r}; expected 'auto', 'fused' or 'torch'")
     if choice == "torch":
         return TorchBackend(policy, flat, "asked for")
-    if (obstacle := fused_obstacle(policy)) is None:
+    obstacle = obstacle or fused_obstacle(policy)
+    if obstacle is None:
         return FusedBackend(policy, flat, generator)
     if choice == "fused":
         raise ValueError(f"the fused backend cannot run this policy: {obstacle}; use backend='auto' or 'torch'")

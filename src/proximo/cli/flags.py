@@ -8,6 +8,7 @@ import textwrap
 import tomllib
 from collections.abc import Callable
 from dataclasses import Field, field, fields, make_dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import tyro
@@ -38,19 +39,20 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not UNSET}
 
 
-def optional_flag(parse: Callable[[str], Any], metavar: str, help: str, default: str) -> Any:
-    """The type of a flag of one word; ``default`` says in the help text what holds when it is not given."""
-    return Annotated[
-        Any,
-        tyro.constructors.PrimitiveConstructorSpec(
-            nargs=1,
-            metavar=metavar,
-            instance_from_str=lambda words: parse(words[0]),
-            is_instance=lambda _: True,
-            str_from_instance=lambda value: [str(value)],
-        ),
-        tyro.conf.arg(help=help, help_behavior_hint=f"(default: {default})"),
-    ]
+def one_word(parse: Callable[[str], Any], metavar: str) -> tyro.constructors.PrimitiveConstructorSpec[Any]:
+    """How a flag that takes one word is read."""
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: parse(words[0]),
+        is_instance=lambda _: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def default_is(text: str) -> Any:
+    """What the help text says of a flag that is not given."""
+    return tyro.conf.arg(help_behavior_hint=f"(default: {text})")
 
 
 def hyperparameter_flags(config_class: type) -> type:
@@ -60,8 +62,9 @@ def hyperparameter_flags(config_class: type) -> type:
     entries = []
     for item in fields(config_class):
         parse, metavar = _parser(item.name, types[item.name])
-        flag = optional_flag(parse, metavar, helps[item.name], f"the preset's, else {_shown(item)}")
-        entries.append((item.name, flag, field(default=UNSET)))
+        hint = f"(default: the preset's, else {_shown(item)})"
+        shown = tyro.conf.arg(help=helps[item.name], help_behavior_hint=hint)
+        entries.append((item.name, Annotated[Any, one_word(parse, metavar), shown], field(default=UNSET)))
     return make_dataclass("hyperparameters", entries, kw_only=True)
 
 
@@ -146,3 +149,11 @@ def _schedule_parser(name: str) -> Callable[[str], Any]:
 
 def _shown(item: Field[Any]) -> str:
     return str(item.default).lower() if isinstance(item.default, bool) or item.default is None else str(item.default)
+
+
+Count = Annotated[int, one_word(whole_number, "INT")]
+OptionalCount = Annotated[int | None, one_word(whole_number, "INT")]
+OptionalNumber = Annotated[float | None, one_word(float, "FLOAT")]
+OptionalChoice = Annotated[bool | None, one_word(yes_or_no, "{true,false}")]
+OptionalTable = Annotated[dict[str, Any] | None, one_word(toml_table, "TOML")]
+OptionalPath = Annotated[Path | None, one_word(Path, "PATH")]

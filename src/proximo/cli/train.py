@@ -1,9 +1,10 @@
-"""``proximo train``: preset and flags to environments, model, training, evaluation and a run folder."""
+"""``proximo train``: from an environment's id, a preset and flags to a trained agent in a run folder."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,14 +12,24 @@ import tyro
 
 from proximo.cli.algorithms import ALGORITHMS, algorithm_class
 from proximo.cli.command import parse
-from proximo.cli.flags import UNSET, given, hyperparameter_flags, optional_flag, toml_table, whole_number, yes_or_no
+from proximo.cli.flags import (
+    UNSET,
+    Count,
+    OptionalChoice,
+    OptionalCount,
+    OptionalNumber,
+    OptionalTable,
+    default_is,
+    hyperparameter_flags,
+)
+from proximo.cli.runs import RunConfig, read_config
 from proximo.zoo import Preset, load_preset
 from proximo.zoo.presets import named_preset
 
-SUMMARY = """Train an agent on ENV, any id that gymnasium knows ("package:Id-v0" imports a package first).
+SUMMARY = """Train an agent on ENV: any id that gymnasium knows; "package:Id-v0" imports the package first.
 
-Everything about the training goes into a new run folder: config.toml, the versions, the metrics (progress.csv and
-progress.jsonl), the learning curve and model.zip. Ctrl-C ends the training early and keeps what there is."""
+Everything about the training goes into a new run folder: config.toml with the versions, the metrics (progress.csv,
+progress.jsonl), the learning curve, model.zip. Ctrl-C ends the training and keeps what there is."""
 EXAMPLES = (
     "proximo train CartPole-v1",
     "proximo train CartPole-v1 --seed 1 --until 475 --video",
@@ -27,27 +38,115 @@ EXAMPLES = (
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
 )
 
-_PRESET = "the preset's"
+_from_preset = default_is("the preset's")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """What to train, for how long, and where the run folder goes."""
+    """What to train, for how long, and what to leave behind."""
 
-    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV", help="Id of the environment.")]
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
+    """Id of the environment."""
     algo: Literal["ppo"] = "ppo"
     """The algorithm."""
-    preset: Annotated[str, tyro.conf.arg(metavar="{auto,none,NAME,FILE}")] = "auto"
-    """Tuned hyperparameters: auto takes those of ENV, none the library's defaults; or the name of a preset, or the
-    config.toml of a run to repeat it. Flags go before."""
-    steps: optional_flag(whole_number, "INT", "Steps of the training, all environments together.", _PRESET) = UNSET  # type: ignore[valid-type]
-    envs: optional_flag(whole_number, "INT", "Parallel environments.", _PRESET) = UNSET  # type: ignore[valid-type]
-    seed: optional_flag(whole_number, "INT", "Seed of everything random.", "a random one, written down") = UNSET  # type: ignore[valid-type]
-    until: float | None = None
-    """Train on, to at most five times the steps, until the evaluation's mean return is at least this."""
-    eval_episodes: int = 20
-    """Episodes of the evaluation at the end; 0 leaves it out."""
+    preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|FILE")] = "auto"
+    """Tuned hyperparameters: auto takes those of ENV, none the library's defaults; or give the name of a preset, or
+    the config.toml of a run to repeat it. Flags have the last word."""
+    steps: Annotated[OptionalCount, _from_preset] = None
+    """Steps of the training, all environments together."""
+    envs: Annotated[OptionalCount, _from_preset] = None
+    """Parallel environments."""
+    workers: bool = False
+    """Run the environments in worker processes: for those whose step takes longer than a message."""
+    seed: Annotated[OptionalCount, default_is("a random one, which is written down")] = None
+    """Seed of everything random."""
+    until: Annotated[OptionalNumber, default_is("train once")] = None
+    """Train on, up to five times the steps, until the evaluation's mean return is at least this."""
+    eval_episodes: Count = 20
+    """Episodes of the evaluation after the training; 0 leaves it out."""
     video: bool = False
     """Film the trained agent into video.gif."""
-    checkpoint_every: Annotated[int, optional_flag(whole_number, "INT", "", "")] = 0
-    """Save a checkpoint every so many steps; 0 saves none."""
+    checkpoint_every: Annotated[Count, default_is("0: none")] = 0
+    """Steps between checkpoints of the model."""
+    tensorboard: bool = False
+    """Log for TensorBoard too."""
+    runs_dir: Path = Path("runs")
+    """Where run folders are made."""
+    device: str = "auto"
+    """Where the policy learns: auto, cpu, cuda, cuda:1, …"""
+    backend: Literal["auto", "fused", "torch"] = "auto"
+    """Who runs the policy: the fused kernels, PyTorch, or the faster of those that can."""
+    policy: Annotated[str | None, tyro.conf.arg(metavar="NAME"), default_is("the preset's, else what fits")] = None
+    """MlpPolicy, CnnPolicy or MultiInputPolicy."""
+    policy_kwargs: Annotated[OptionalTable, _from_preset] = None
+    """Arguments of the policy as TOML, such as 'net_arch = [256, 256], activation_fn = "ReLU"'."""
+    env_kwargs: Annotated[OptionalTable, _from_preset] = None
+    """Arguments of the environment as TOML, such as 'continuous = true'."""
+    normalize: Annotated[OptionalChoice, _from_preset] = None
+    """Normalise observations and rewards by their running statistics."""
+
+
+def run(words: Sequence[str]) -> int:
+    arguments = parse_arguments(words)
+    config = run_config(arguments)
+    from proximo.cli.session import train
+
+    return train(arguments, config)
+
+
+def parse_arguments(words: Sequence[str]) -> Train:
+    """The arguments, with those of the chosen algorithm in ``hyperparameters``."""
+    algorithm = algorithm_class(_chosen_algorithm(words))
+    flags = hyperparameter_flags(algorithm.config_class)
+    kind = make_dataclass("Train", [("hyperparameters", flags)], bases=(Train,), frozen=True, kw_only=True)
+    return parse(kind, "train", SUMMARY, EXAMPLES, words)
+
+
+def run_config(arguments: Train) -> RunConfig:
+    """Preset, then flags: the whole description of the run that is to be."""
+    preset, seed = base_preset(arguments)
+    hyperparameters = getattr(arguments, "hyperparameters", None)
+    changes = {} if hyperparameters is None else {
+        item.name: getattr(hyperparameters, item.name)
+        for item in fields(hyperparameters)
+        if getattr(hyperparameters, item.name) is not UNSET
+    }
+    if arguments.policy_kwargs is not None:
+        changes["policy_kwargs"] = arguments.policy_kwargs
+    settings = {
+        "n_timesteps": arguments.steps,
+        "n_envs": arguments.envs,
+        "policy": arguments.policy,
+        "env_kwargs": arguments.env_kwargs,
+        "normalize": arguments.normalize,
+    }
+    preset = preset.changed(changes, **{name: value for name, value in settings.items() if value is not None})
+    if arguments.seed is not None:
+        seed = arguments.seed
+    return RunConfig(env=arguments.env, algo=arguments.algo, seed=_drawn_seed() if seed is None else seed, preset=preset)
+
+
+def base_preset(arguments: Train) -> tuple[Preset, int | None]:
+    """The preset that ``--preset`` asks for, and the seed where it is an earlier run's."""
+    match arguments.preset:
+        case "auto":
+            return load_preset(arguments.algo, arguments.env), None
+        case "none":
+            return named_preset(arguments.algo, "default"), None
+        case name if name.endswith(".toml"):
+            earlier = read_config(Path(name))
+            return earlier.preset, earlier.seed
+        case name:
+            return named_preset(arguments.algo, name), None
+
+
+def _chosen_algorithm(words: Sequence[str]) -> str:
+    """The algorithm decides which flags there are, so it is looked up before they are parsed."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--algo" and following in ALGORITHMS:
+            return following
+    return ALGORITHMS[0]
+
+
+def _drawn_seed() -> int:
+    return secrets.randbelow(2**31)

@@ -22,6 +22,7 @@ from proximo.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env
 from proximo.envs.monitor import LoadMonitorResultsError, Monitor, ResultsWriter, get_monitor_files, load_results
 from proximo.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
 from proximo.envs.rendering import tile_images, write_video
+from proximo.envs.subproc import SubprocVecEnv
 from proximo.envs.transpose import VecTransposeImage
 from proximo.envs.vec_env import (
     CloudpickleWrapper,
@@ -53,6 +54,7 @@ __all__ = [
     "StackedObservations",
     "StepTransform",
     "StickyActionEnv",
+    "SubprocVecEnv",
     "VecCheckNan",
     "VecEnv",
     "VecEnvIndices",

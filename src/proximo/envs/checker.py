@@ -113,7 +113,9 @@ def _warn_of_image(space: spaces.Box, name: str) -> None:
         _warn(f"{name} looks like an image but its bounds are not 0 and 255, by which CnnPolicy scales it")
     height, width = space.shape[1:] if is_image_space_channels_first(space) else space.shape[:2]
     if min(height, width) < _SMALLEST_IMAGE:
-        _warn(f"{name} of {height} x {width} is too small for CnnPolicy ({_SMALLEST_IMAGE} x {_SMALLEST_IMAGE} at least)")
+        _warn(
+            f"{name} of {height} x {width} is too small for CnnPolicy ({_SMALLEST_IMAGE} x {_SMALLEST_IMAGE} at least)"
+        )
 
 
 def _warn_of_action(space: Space) -> None:
@@ -185,7 +187,7 @@ def _check_one_observation(observation: Any, space: Space, name: str) -> None:
     if isinstance(observation, np.ndarray):
         _require(observation.shape == space.shape, f"{name} has shape {observation.shape}, its space {space.shape}")
         _require(
-            np.can_cast(observation.dtype, space.dtype),
+            space.dtype is None or np.can_cast(observation.dtype, space.dtype),
             f"{name} has dtype {observation.dtype}, which does not fit its space's {space.dtype}",
         )
         if isinstance(space, spaces.Box):
@@ -202,7 +204,9 @@ def _check_bounds(observation: Array, space: spaces.Box, name: str) -> None:
     _require(not wrong, f"{name} leaves its space's bounds in {len(wrong)} places: {'; '.join(wrong)}")
 
 
-def _check_goal_reward(env: gym.Env[Any, Any], observation: dict[str, Any], reward: float, info: dict[str, Any]) -> None:
+def _check_goal_reward(
+    env: gym.Env[Any, Any], observation: dict[str, Any], reward: float, info: dict[str, Any]
+) -> None:
     """The reward must come from ``compute_reward``, which must also take batches."""
     compute = env.unwrapped.compute_reward  # type: ignore[attr-defined]
     achieved, desired = observation["achieved_goal"], observation["desired_goal"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -66,11 +65,16 @@ class DummyVecEnv(VecEnv):
     """Step the environments in a plain loop: the quickest way when one step costs less than a message to a process."""
 
     actions: Any
+    index_offset = 0  # index of the first environment, where this is a part of a larger vector environment
 
     def __init__(self, env_fns: Sequence[Callable[[], gym.Env[Any, Any]]]) -> None:
         if not env_fns:
             raise ValueError("got no environment factories; pass at least one")
-        self.envs = [require_gymnasium_env(make()) for make in env_fns]
+        self.num_envs = len(env_fns)
+        self.envs: list[gym.Env[Any, Any]] = []
+        for index, make in enumerate(env_fns):
+            with self._blame(index):
+                self.envs.append(require_gymnasium_env(make()))
         if len({id(env.unwrapped) for env in self.envs}) != len(self.envs):
             raise ValueError(
                 "the factories returned the same environment twice; each call must make a new one, "
@@ -79,7 +83,6 @@ class DummyVecEnv(VecEnv):
         first = self.envs[0]
         super().__init__(len(self.envs), first.observation_space, first.action_space)
         self.metadata = first.metadata
-        self.failed_index: int | None = None  # the environment whose call raised last
         self.bind(StepBuffers.allocate(first.observation_space, self.num_envs))
 
     def bind(self, buffers: StepBuffers) -> None:
@@ -179,20 +182,14 @@ class DummyVecEnv(VecEnv):
             raise
 
     def _note_failure(self, index: int, error: Exception) -> None:
-        self.failed_index = index
-        error.add_note(f"raised by environment {index} of {self.num_envs}")
+        """Tell which environment it was, in the traceback and to a parent process."""
+        index += self.index_offset
+        error.add_note(f"raised by environment {index}")
+        error.environment_index = index  # type: ignore[attr-defined]
 
     def close(self) -> None:
         for env in self.envs:
             env.close()
-
-    def get_images(self) -> Sequence[Array | None]:
-        if self.render_mode != "rgb_array":
-            warnings.warn(
-                f"images need render_mode='rgb_array', the environments have {self.render_mode!r}", stacklevel=2
-            )
-            return [None] * self.num_envs
-        return [env.render() for env in self.envs]  # type: ignore[misc]
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         return self._each(indices, lambda env: env.get_wrapper_attr(attr_name))

@@ -80,17 +80,18 @@ class StackedObservations:
         self.n_stack = n_stack
         self.observation_space = observation_space
         parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {"": observation_space}
-        for key, part in parts.items():
-            if not isinstance(part, spaces.Box):
-                where = f" under key {key!r}" if key else ""
-                raise TypeError(f"only Box observations, or a Dict of them, can be stacked; got {part}{where}")
         if isinstance(channels_order, Mapping) and not isinstance(observation_space, spaces.Dict):
             raise TypeError(
                 f"channels_order is a dictionary, but the observations are {observation_space}; pass a string"
             )
         orders = channels_order if isinstance(channels_order, Mapping) else dict.fromkeys(parts, channels_order)
-        self._stacks = {key: _BoxStack(num_envs, n_stack, part, orders[key]) for key, part in parts.items()}
-        stacked = {key: stack.space for key, stack in self._stacks.items()}
+        self._stacks: dict[str, _BoxStack] = {}
+        for key, part in parts.items():
+            if not isinstance(part, spaces.Box):
+                where = f" under key {key!r}" if key else ""
+                raise TypeError(f"only Box observations, or a Dict of them, can be stacked; got {part}{where}")
+            self._stacks[key] = _BoxStack(num_envs, n_stack, part, orders[key])
+        stacked: dict[str, Space] = {key: stack.space for key, stack in self._stacks.items()}
         self._is_dict = isinstance(observation_space, spaces.Dict)
         self.stacked_observation_space: Space = spaces.Dict(stacked) if self._is_dict else stacked[""]
 

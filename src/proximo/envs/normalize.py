@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo.data import Array, Observation, StepArrays
+from proximo.envs.normalize_kernels import Kernels, kernels_if_cheap
 from proximo.envs.vec_env import StepTransform, VecEnv, VecEnvWrapper, map_final_observations, unwrap_vec_wrapper
 from proximo.errors import ModelFileError, near_matches
 from proximo.functional.spaces import is_image_space
@@ -93,34 +95,60 @@ class VecNormalize(StepTransform):
         observations = self.venv.reset()
         self.old_obs = observations
         self.returns = np.zeros(self.num_envs)
-        if self.training and self.norm_obs:
-            self._update_observations(observations)
-        return self.normalize_obs(observations)
+        return self._take_in_observations(observations)
 
     def transform(self, step: StepArrays) -> StepArrays:
         self.old_obs, self.old_reward = step.observations, step.rewards
+        observations = self._take_in_observations(step.observations)
         if self.training:
-            if self.norm_obs:
-                self._update_observations(step.observations)
-            self._update_reward(step.rewards, step.valid)
-        shown = step._replace(
-            observations=self.normalize_obs(step.observations), rewards=self.normalize_reward(step.rewards)
-        )
-        if step.infos:
-            self.returns[list(step.infos)] = 0.0
-            shown = shown._replace(final_observations=map_final_observations(step, self.normalize_obs))
-        return shown
+            # a subclass may have an `_update_reward` of one argument
+            self._update_reward(*((step.rewards,) if step.valid is None else (step.rewards, step.valid)))
+        rewards = self.normalize_reward(step.rewards)
+        if not step.infos:
+            return step._replace(observations=observations, rewards=rewards)
+        self.returns[list(step.infos)] = 0.0
+        final_observations = map_final_observations(step, self.normalize_obs)
+        return step._replace(observations=observations, rewards=rewards, final_observations=final_observations)
 
-    def _update_observations(self, observations: Observation) -> None:
-        if isinstance(observations, dict):
-            for key, statistics in self.obs_rms.items():  # type: ignore[union-attr]
-                update_statistics(statistics, observations[key])
+    def _take_in_observations(self, observations: Observation) -> Observation:
+        """Update the statistics while training, and normalise by them."""
+        if not self.norm_obs:
+            return self.normalize_obs(observations)
+        if not isinstance(observations, dict) and (kernels := self._kernels_for(observations)) is not None:
+            return self._take_in_compiled(kernels, observations)
+        if self.training:
+            if isinstance(observations, dict):
+                for key, statistics in self.obs_rms.items():  # type: ignore[union-attr]
+                    update_statistics(statistics, observations[key])
+            else:
+                update_statistics(self.obs_rms, observations)  # type: ignore[arg-type]
+        return self.normalize_obs(observations)
+
+    def _kernels_for(self, observations: Array) -> Kernels | None:
+        # of a single feature NumPy sums the batch in another order than the kernel; a subclass may normalise otherwise
+        fits = observations.dtype == np.float32 and observations.ndim == 2 and observations.shape[1] > 1
+        return kernels_if_cheap() if fits and type(self).normalize_obs is VecNormalize.normalize_obs else None
+
+    def _take_in_compiled(self, kernels: Kernels, observations: Array) -> Array:
+        statistics: RunningMeanStd = self.obs_rms  # type: ignore[assignment]
+        normalised = np.empty(observations.shape, np.float32)
+        mean, var, count = np.array(statistics.mean), np.array(statistics.var), float(statistics.count)
+        batch = np.ascontiguousarray(observations)
+        kernels.observations(batch, mean, var, count, self.epsilon, self.clip_obs, self.training, normalised)
+        if self.training:
+            statistics.mean, statistics.var, statistics.count = mean, var, count + len(observations)
+        return normalised
+
+    def _update_reward(self, reward: Array, valid: Array | None = None) -> None:
+        self.returns = self.returns * self.gamma + reward
+        returns = self.returns if valid is None else self.returns[valid]
+        statistics, kernels = self.ret_rms, kernels_if_cheap()
+        if kernels is None or len(returns) == 0:
+            update_statistics(statistics, returns)
         else:
-            update_statistics(self.obs_rms, observations)  # type: ignore[arg-type]
-
-    def _update_reward(self, rewards: Array, valid: Array | None = None) -> None:
-        self.returns = self.returns * self.gamma + rewards
-        update_statistics(self.ret_rms, self.returns if valid is None else self.returns[valid])
+            mean, var = kernels.rewards(returns, float(statistics.mean), float(statistics.var), statistics.count)
+            statistics.mean, statistics.var = np.float64(mean), np.float64(var)  # type: ignore[assignment]
+            statistics.count += len(returns)
 
     def normalize_obs(self, obs: Observation) -> Observation:
         """Normalised copy of observations, with or without the env axis; leaves the statistics alone."""
@@ -141,9 +169,11 @@ class VecNormalize(StepTransform):
     def normalize_reward(self, reward: Array) -> Array:
         """Normalised rewards as float32; leaves the statistics alone."""
         if self.norm_reward:
-            scaled = np.true_divide(reward, np.sqrt(self.ret_rms.var + self.epsilon), dtype=np.float64)
-            reward = np.maximum(np.minimum(scaled, self.clip_reward), -self.clip_reward)
-        return np.asarray(reward).astype(np.float32)
+            deviation = math.sqrt(float(self.ret_rms.var) + self.epsilon)
+            reward = np.true_divide(reward, deviation, dtype=np.float64)
+            np.minimum(reward, self.clip_reward, out=reward)
+            np.maximum(reward, -self.clip_reward, out=reward)
+        return reward.astype(np.float32)
 
     def unnormalize_obs(self, obs: Observation) -> Observation:
         """The observations that :meth:`normalize_obs` would show as ``obs`` (but for clipping)."""
@@ -212,8 +242,7 @@ class VecNormalize(StepTransform):
         """Write settings and statistics to a safetensors file (plain arrays, nothing pickled), replacing atomically."""
         from safetensors.numpy import save
 
-        arrays = {name: np.atleast_1d(value) for name, value in self.state().items()}
-        data = save(arrays, metadata={"format": _FILE_FORMAT, "settings": json.dumps(self.settings())})
+        data = save(self.state(), metadata={"format": _FILE_FORMAT, "settings": json.dumps(self.settings())})
         path = Path(save_path)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -231,8 +260,7 @@ class VecNormalize(StepTransform):
         """Wrap ``venv`` with the settings and statistics of a file written by :meth:`save`."""
         settings, state = _read_file(Path(load_path))
         normalised = VecNormalize(venv, **settings)
-        shapes = {name: value.shape for name, value in normalised.state().items()}
-        normalised.load_state({name: value.reshape(shapes.get(name, value.shape)) for name, value in state.items()})
+        normalised.load_state(state)
         return normalised
 
     def __getstate__(self) -> dict[str, Any]:

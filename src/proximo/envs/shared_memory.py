@@ -68,7 +68,7 @@ def _reserve_file(size: int) -> str:
     """A file of that size, in RAM if there is room, else in the temporary folder."""
     folders = [str(_RAM_FOLDER)] if os.access(_RAM_FOLDER, os.W_OK) else []
     for folder in [*folders, tempfile.gettempdir()]:
-        descriptor, path = tempfile.mkstemp(prefix="proximo-", dir=folder)
+        descriptor, path = tempfile.mkstemp(prefix=f"proximo-{os.getpid()}-", dir=folder)
         try:
             if hasattr(os, "posix_fallocate"):  # a promise: writing later cannot fail for want of room
                 os.posix_fallocate(descriptor, 0, size)

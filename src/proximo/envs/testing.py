@@ -163,7 +163,7 @@ class BitFlippingEnv(gym.Env[Any, Any]):
             part = spaces.Discrete(2**n_bits)
         elif image_obs_space:
             part = spaces.Box(0, 255, self.image_shape, dtype=np.uint8)
-        self.observation_space = spaces.Dict({key: part for key in ("observation", "achieved_goal", "desired_goal")})
+        self.observation_space = spaces.Dict(dict.fromkeys(("observation", "achieved_goal", "desired_goal"), part))
         self.action_space = (
             spaces.Box(-1.0, 1.0, (n_bits,), dtype=np.float32) if continuous else spaces.Discrete(n_bits)
         )
@@ -219,7 +219,7 @@ class BitFlippingEnv(gym.Env[Any, Any]):
         desired = self.convert_if_needed(self.desired_goal.copy())
         return {"observation": achieved, "achieved_goal": achieved, "desired_goal": desired}
 
-    def render(self) -> Array | None:  # type: ignore[override]
+    def render(self) -> Array | None:
         return self.state.copy() if self.render_mode == "rgb_array" else None
 
 

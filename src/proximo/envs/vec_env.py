@@ -206,8 +206,13 @@ class VecEnv(ABC):
         self._options = [deepcopy(each) for each in options]
 
     def get_images(self) -> Sequence[Array | None]:
-        """One RGB image per environment, when rendered as ``rgb_array``."""
-        raise NotImplementedError(f"{type(self).__name__} gives no images")
+        """One RGB image per environment, if they were made with ``render_mode="rgb_array"``."""
+        if self.render_mode != "rgb_array":
+            warnings.warn(
+                f"images need render_mode='rgb_array', the environments have {self.render_mode!r}", stacklevel=2
+            )
+            return [None] * self.num_envs
+        return self.env_method("render")
 
     def render(self, mode: str | None = None) -> Array | None:
         """Draw all environments: one tiled image for ``rgb_array``, a window for ``human``.
@@ -267,7 +272,7 @@ class VecEnvWrapper(VecEnv):
         self._read_render_mode()
 
     @property
-    def reset_infos(self) -> list[Info]:  # type: ignore[override]
+    def reset_infos(self) -> list[Info]:
         return self.venv.reset_infos
 
     @reset_infos.setter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class VecVideoRecorder(StepTransform):
         self.recording = False
         self.recorded_frames: list[Array] = []
 
-    def _environment_metadata(self) -> dict[str, object]:
+    def _environment_metadata(self) -> dict[str, Any]:
         try:
             return dict(self.venv.get_attr("metadata", 0)[0])
         except AttributeError:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,6 +64,7 @@ def writable(folder: Path) -> bool:
 
 _chosen: dict[Path, Path | None] = {}  # folder of sources → its cache folder, None when nothing can be written
 _announced = False
+_keep_alive: list[Any] = []  # compiled functions that others call by address
 
 
 def _cache_for(sources: Path) -> Path | None:
@@ -100,33 +102,55 @@ def _announcing() -> Iterator[None]:
         def on_end(self, event: Any) -> None:
             pass
 
-    with event.install_listener("numba:compile", Listener()):
+    with event.install_listener("numba:run_pass", Listener()):
         yield
+
+
+def _compile(decorator: Callable[..., Any], function: Function, signature: str, fastmath: bool) -> Any:
+    folder = _cache_for(Path(function.__code__.co_filename).parent)
+    options = {"error_model": "numpy", "fastmath": FASTMATH if fastmath else False}
+    with _announcing(), _numba_cache_in(folder) if folder else contextlib.nullcontext():
+        return decorator(signature, cache=folder is not None, **options)(function)
 
 
 def kernel(signature: str, fastmath: bool = True) -> Callable[[Function], Function]:
     """Compile a function that Python calls, for exactly this signature, or load it from the cache. It frees the GIL."""
-    import numba
+    from numba import njit
+
+    return lambda function: _compile(partial(njit, nogil=True), function, signature, fastmath)
+
+
+def linked(signature: str) -> Callable[[Function], Function]:
+    """Compile, once, a function that kernels call; they find it by its symbol, as an object file would.
+
+    numba itself hands the code of a function on to each of its callers, which optimise it anew: with a few levels of
+    calls, that multiplies the time to compile.
+    """
+    import llvmlite.binding
+    from numba import cfunc, types
+    from numba.core.sigutils import normalize_signature
 
     def decorate(function: Function) -> Function:
-        folder = _cache_for(Path(function.__code__.co_filename).parent)
-        options = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH if fastmath else False}
-        with _announcing(), _numba_cache_in(folder) if folder else contextlib.nullcontext():
-            return numba.njit(signature, cache=folder is not None, **options)(function)
+        compiled = _compile(cfunc, function, signature, fastmath=True)
+        symbol = f"{function.__module__}.{function.__qualname__}"
+        llvmlite.binding.add_symbol(symbol, compiled.address)
+        _keep_alive.append(compiled)
+        arguments, result = normalize_signature(signature)
+        return types.ExternalFunction(symbol, result(*arguments))
 
     return decorate
 
 
 def inner(function: Function) -> Function:
-    """A function that only kernels call: no Python wrapper, which halves the time it takes to compile."""
-    import numba
+    """A function whose code goes into the one kernel that calls it; it has no Python wrapper, which costs time too."""
+    from numba import njit
 
-    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", fastmath=FASTMATH)(function)
+    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", fastmath=FASTMATH)(function)
 
 
 def inlined(function: Function) -> Function:
-    """An inner function whose body is always put into its caller, so that a loop around it can be vectorised."""
-    import numba
+    """An inner function that always becomes part of its caller's loop, so that the loop can be vectorised."""
+    from numba import njit
 
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
-    return numba.njit(error_model="numpy", fastmath=FASTMATH, **options)(function)
+    return njit(error_model="numpy", fastmath=FASTMATH, **options)(function)

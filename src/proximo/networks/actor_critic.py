@@ -284,13 +284,12 @@ class ActorCriticPolicy(BasePolicy):
 
     def _initialize_orthogonally(self) -> None:
         # a nearly uniform first policy (gain 0.01) explores; hidden layers keep the scale of their input (√2 for ReLU)
-        gains: dict[nn.Module, float] = {
-            self.pi_features_extractor: math.sqrt(2),
-            self.vf_features_extractor: math.sqrt(2),
-            self.mlp_extractor: math.sqrt(2),
-            self.action_net: 0.01,
-            self.value_net: 1.0,
-        }
+        extractors: dict[nn.Module, float] = dict.fromkeys(
+            (self.pi_features_extractor, self.vf_features_extractor), math.sqrt(2)
+        )
+        heads: dict[nn.Module, float] = {self.mlp_extractor: math.sqrt(2), self.action_net: 0.01, self.value_net: 1.0}
+        # the order decides who draws which random numbers: a seed builds the network it builds in Stable-Baselines3
+        gains = {**extractors, **heads} if self.share_features_extractor else {**heads, **extractors}
         for module, gain in gains.items():
             module.apply(partial(self.init_weights, gain=gain))
 

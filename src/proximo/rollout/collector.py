@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -96,10 +97,6 @@ class Collector:
         self.observations = arrays.observations
         if arrays.infos:
             self._record_ends(arrays, backend, buffer, step)
-        if arrays.valid is not None:
-            if rollout.valid is None:
-                rollout.valid = np.ones(rollout.rewards.shape, np.bool_)
-            rollout.valid[step] = arrays.valid
         if not is_stock(buffer):
             buffer.add(
                 observation_rows(rollout.observations, step),
@@ -110,15 +107,22 @@ class Collector:
                 torch.from_numpy(rollout.log_probs[step].copy()),
             )
         self.episode_starts = arrays.terminated | arrays.truncated
+        if arrays.valid is not None:
+            if rollout.valid is None:
+                rollout.valid = np.ones(rollout.rewards.shape, np.bool_)
+            rollout.valid[step] = arrays.valid
+            self.episode_starts |= ~arrays.valid  # a row that only reset its environment: the episode starts after it
 
-    def _record_ends(self, arrays: StepArrays, backend: Backend, buffer: RolloutBuffer, step: int) -> None:
-        for index, info in arrays.infos.items():
+    def count_episodes(self, infos: Mapping[int, Info], ended: Array) -> None:
+        """Keep the statistics of finished episodes; ``is_success`` counts only where an episode ended."""
+        for index, info in infos.items():
             if (episode := info.get("episode")) is not None:
                 self.episode_infos.append(episode)
-            if (success := info.get("is_success")) is not None and (
-                arrays.terminated[index] or arrays.truncated[index]
-            ):
+            if ended[index] and (success := info.get("is_success")) is not None:
                 self.episode_successes.append(success)
+
+    def _record_ends(self, arrays: StepArrays, backend: Backend, buffer: RolloutBuffer, step: int) -> None:
+        self.count_episodes(arrays.infos, arrays.terminated | arrays.truncated)
         for index in np.flatnonzero(arrays.truncated).tolist():
             # the time limit cut the episode, the task did not end: the rest is worth V of what was last seen
             final = self._one_observation(arrays.final_observations[index], buffer)

@@ -94,6 +94,8 @@ class RolloutBuffer:
     def size(self) -> int:
         return self.buffer_size if self.full else self.pos
 
+    # the memory under Stable-Baselines3's names; subclasses assign the two that they compute
+
     @property
     def observations(self) -> Observation:
         return self.rollout.observations
@@ -122,9 +124,17 @@ class RolloutBuffer:
     def advantages(self) -> Array:
         return self.rollout.advantages
 
+    @advantages.setter
+    def advantages(self, advantages: Array) -> None:
+        self.rollout.advantages[:] = advantages
+
     @property
     def returns(self) -> Array:
         return self.rollout.returns
+
+    @returns.setter
+    def returns(self, returns: Array) -> None:
+        self.rollout.returns[:] = returns
 
     def store_observation(self, step: int, observation: Observation) -> None:
         """Write one vector observation into row ``step``."""

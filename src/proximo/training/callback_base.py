@@ -94,6 +94,9 @@ class BaseCallback:
     def on_training_end(self) -> None:
         self._on_training_end()
 
+    def close(self) -> None:
+        """Called once the training is over, also when an exception ended it: free what the callback holds."""
+
     def update_locals(self, locals_: dict[str, Any]) -> None:
         """Take over the training loop's current variables, and hand them to the callbacks that this one holds."""
         self.locals.update(locals_)
@@ -147,6 +150,10 @@ class EventCallback(BaseCallback):
         for child in self._children():
             child.on_training_start(self.locals, self.globals)
 
+    def close(self) -> None:
+        for child in self._children():
+            child.close()
+
     def _on_event(self) -> bool:
         return True if self.callback is None else self.callback.on_step()
 
@@ -197,6 +204,11 @@ class CallbackList(BaseCallback):
         for callback in self.callbacks:
             callback.on_training_end()
 
+    def close(self) -> None:
+        for callback in self.callbacks:
+            if isinstance(callback, BaseCallback):  # a callback of another library has no such method
+                callback.close()
+
     def update_child_locals(self, locals_: dict[str, Any]) -> None:
         for callback in self.callbacks:
             callback.update_locals(locals_)
@@ -238,10 +250,11 @@ def as_callback(callback: Any) -> BaseCallback:
         return callback
     if isinstance(callback, list | tuple):
         return CallbackList([as_callback(member) for member in callback])
-    if hasattr(callback, "init_callback") and hasattr(callback, "on_step"):
-        return CallbackList([callback])
-    if callable(callback) and not isinstance(callback, type):
-        return ConvertCallback(callback)
+    if not isinstance(callback, type):  # a class is a callback that somebody forgot to make
+        if hasattr(callback, "init_callback") and hasattr(callback, "on_step"):
+            return CallbackList([callback])
+        if callable(callback):
+            return ConvertCallback(callback)
     raise TypeError(
         f"callback is {callback!r}; expected a BaseCallback instance, a list of them, "
         "or a function of (locals, globals)"

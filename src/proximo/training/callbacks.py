@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from proximo.data import Array
 from proximo.envs.adapters import as_vec_env
 from proximo.envs.normalize import sync_envs_normalization
-from proximo.training.atomic import replacing
+from proximo.files.atomic import replacing
 from proximo.training.callback_base import (
     BaseCallback,
     CallbackList,
@@ -357,7 +357,7 @@ class ProgressBarCallback(BaseCallback):
 
     @counters_only
     def _on_step(self) -> bool:
-        now = time.monotonic()
+        now = monotonic()
         if now >= self._next_update:
             self._next_update = now + self._SECONDS_BETWEEN_UPDATES
             self._update()
@@ -371,6 +371,10 @@ class ProgressBarCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         self._update()
+        self.close()
+
+    def close(self) -> None:
+        """Give the terminal back."""
         if self._display is not None:
             self._display.stop()
             self._display = None

@@ -41,7 +41,14 @@ class Trainer:
         self.log_interval = log_interval
 
     def run(self, total_timesteps: int, local_variables: dict[str, Any], global_variables: dict[str, Any]) -> None:
-        self.callback.on_training_start(local_variables, global_variables)
+        try:
+            self.callback.on_training_start(local_variables, global_variables)
+            self._iterate(total_timesteps)
+            self.callback.on_training_end()
+        finally:
+            self.callback.close()
+
+    def _iterate(self, total_timesteps: int) -> None:
         iteration = 0
         model = self.model
         while model.num_timesteps < total_timesteps:
@@ -54,7 +61,6 @@ class Trainer:
                 model.dump_logs(iteration)
         if self.log_interval is not None and iteration % self.log_interval != 0:
             model.dump_logs(iteration)  # the metrics of the last iterations are not lost
-        self.callback.on_training_end()
 
 
 class CallbackListener:

@@ -60,17 +60,20 @@ class FusedBackend:
         self._action_dtype = stored_action_dtype(policy.action_space)
         self._action_size = get_action_dim(policy.action_space)
         self._action_shape = policy.action_space.shape or ()
-        self._target = ActionTarget(0, 0, self._action_size, self._action_dtype)
-        self._bound: tuple[Array, Array, Array] | None = None
+        self._samples = 0
+        self._make_target(0, 0)
 
     def start_rollout(self, steps: int, environments: int) -> None:
         """Draw the random numbers of a whole rollout."""
         if (self._target.steps, self._target.environments) != (steps, environments):
-            self._target = ActionTarget(steps, environments, self._action_size, self._action_dtype)
-            self._env_actions = self._target.env_actions.reshape(steps, environments, *self._action_shape)
-            self._shape = (environments, self._plan.features)
-        self._bound = None
+            self._make_target(steps, environments)
         self._target.draw(self._head, self.generator)
+
+    def _make_target(self, steps: int, environments: int) -> None:
+        self._target = ActionTarget(steps, environments, self._action_size, self._action_dtype)
+        self._env_actions = self._target.env_actions.reshape(steps, environments, *self._action_shape)
+        self._shape = (environments, self._plan.features)
+        self._bound: tuple[Array, Array, Array] | None = None
 
     def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
         """Sample actions for [env, …] observations into row ``step`` of actions, values and log-probabilities.
@@ -84,7 +87,9 @@ class FusedBackend:
                 f"within {self._target.steps}: call start_rollout(steps, environments) first"
             )
         bound = self._bound
-        if bound is None or rollout.actions is not bound[0] or rollout.values is not bound[1]:
+        if bound is None or not (
+            rollout.actions is bound[0] and rollout.values is bound[1] and rollout.log_probs is bound[2]
+        ):
             self._bind(rollout)
         if not self._kernels.act(self._plan.address, self._target.address, features, step, False):
             check_finite_row("observation", observations, step)

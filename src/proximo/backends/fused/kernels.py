@@ -10,10 +10,11 @@ import math
 
 import numpy as np
 
+from proximo.backends.fused.elementary import is_finite
 from proximo.backends.fused.heads import (
     CATEGORICAL, GAUSSIAN, log_probs_and_entropies, normalize_groups, sample,
 )  # fmt: skip
-from proximo.backends.fused.layers import LAYER_BYTES, forward, padded
+from proximo.backends.fused.layers import LAYER_BYTES, forward, forward_row, padded
 from proximo.backends.fused.losses import actor_gradient, critic_gradient
 from proximo.backends.fused.optimizers import squared_norm, step_parameters
 from proximo.backends.fused.simd import (
@@ -26,18 +27,26 @@ ACTOR, CRITIC = int(Role.ACTOR), int(Role.CRITIC)
 DONE, KL_EXCEEDED, NON_FINITE = int(Status.DONE), int(Status.KL_EXCEEDED), int(Status.NON_FINITE)
 INT64, INT32, INT8 = int(ActionKind.INT64), int(ActionKind.INT32), int(ActionKind.INT8)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
+FEW = 4  # rows up to which dot products are quicker than a product with one lane per row
 APPROX_KL, LOSS, COLUMNS = int(Column.APPROX_KL), int(Column.LOSS), len(Column)
 
 
 @inner
-def load_lanes(layer, observations, start, rows, stride):
-    """Rows of observations into the lanes of a network's first layer; tells whether all of them are finite."""
-    lanes, finite = floats(layer.input), True
+def run_network(layers, count, observations, start, rows, stride):
+    """Outputs of a network for some rows of observations; tells whether these were all finite."""
+    layer, finite = layer_at(layers), True
+    lanes, samples, sample_size = floats(layer.input), floats(layer.input_rows), padded(layer.inputs)
     for row in range(rows):
         for feature in range(layer.inputs):
             number = observations[start + row, feature]
             lanes[feature * stride + row] = number
-            finite &= math.isfinite(number)
+            samples[row * sample_size + feature] = number
+            finite &= is_finite(number)
+    if rows > FEW:
+        forward(layers, count, stride)
+    else:
+        for row in range(rows):
+            forward_row(layers, count, row, stride)
     return finite
 
 
@@ -72,13 +81,13 @@ def store_actions(plan, target, first, rows, stride):
 
 @inner
 def chunk_values(plan, observations, start, rows, values):
-    """V of some rows of observations, into ``values``."""
-    layers, stride = plan.layers + plan.policy_layers * LAYER_BYTES, padded(rows)
-    load_lanes(layer_at(layers), observations, start, rows, stride)
-    forward(layers, plan.value_layers, stride)
+    """V of some rows of observations, into ``values``; tells whether the observations were all finite."""
+    layers = plan.layers + plan.policy_layers * LAYER_BYTES
+    finite = run_network(layers, plan.value_layers, observations, start, rows, padded(rows))
     found = floats(layer_at(layers + (plan.value_layers - 1) * LAYER_BYTES).output)
     for row in range(rows):
         values[row] = found[row]
+    return finite
 
 
 @kernel("boolean(int64, int64, float32[:, ::1], int64, boolean)")
@@ -88,16 +97,15 @@ def act(plan_address, target_address, observations, step, deterministic):
     for start in range(0, observations.shape[0], plan.lanes):
         rows, first = min(plan.lanes, observations.shape[0] - start), step * target.environments + start
         stride = padded(rows)
-        finite &= load_lanes(layer_at(plan.layers), observations, start, rows, stride)
-        forward(plan.layers, plan.policy_layers, stride)
+        run_network(plan.layers, plan.policy_layers, observations, start, rows, stride)
         if plan.head == CATEGORICAL:
-            normalize_groups(plan, stride)
-        sample(plan, stride, rows, shift(floats(target.noise), first * plan.action_size), deterministic)
-        log_probs_and_entropies(plan, stride, rows)
+            normalize_groups(plan_address, stride)
+        sample(plan_address, stride, rows, shift(floats(target.noise), first * plan.action_size), deterministic)
+        log_probs_and_entropies(plan_address, stride, rows)
         for row in range(rows):
             floats(target.log_probs)[first + row] = floats(plan.log_probs)[row]
         store_actions(plan, target, first, rows, stride)
-        chunk_values(plan, observations, start, rows, shift(floats(target.values), first))
+        finite &= chunk_values(plan, observations, start, rows, shift(floats(target.values), first))
     return finite
 
 
@@ -116,11 +124,11 @@ def judge(update, metrics, squares):
     metrics[LOSS] = (
         metrics[POLICY_LOSS] + update.ent_coef * metrics[ENTROPY_LOSS] + update.vf_coef * metrics[VALUE_LOSS]
     )
-    if not math.isfinite(metrics[LOSS]):
+    if not is_finite(metrics[LOSS]):
         return NON_FINITE
     if metrics[APPROX_KL] > 1.5 * update.target_kl:
         return KL_EXCEEDED
-    return DONE if math.isfinite(squares[ACTOR] + squares[CRITIC]) else NON_FINITE
+    return DONE if is_finite(squares[ACTOR] + squares[CRITIC]) else NON_FINITE
 
 
 @kernel("Tuple((int64, int64))(int64, int64, int64, int64)")
@@ -129,7 +137,7 @@ def epoch(plan_address, update_address, first_role, last_role):
 
     The roles from ``first_role`` to ``last_role`` are this thread's; with both, it works alone.
     """
-    plan, update = plan_at(plan_address), update_at(update_address)
+    update = update_at(update_address)
     count = (update.samples + update.batch_size - 1) // update.batch_size
     for index in range(count):
         first = index * update.batch_size
@@ -137,13 +145,13 @@ def epoch(plan_address, update_address, first_role, last_role):
         metrics, squares = doubles(update.rows + 8 * COLUMNS * index), doubles(update.squares + 16 * index)
         for role in range(first_role, last_role + 1):
             if role == ACTOR:
-                actor_gradient(plan, update, order, batch, metrics)
+                actor_gradient(plan_address, update_address, order, batch, metrics)
             else:
-                critic_gradient(plan, update, order, batch, metrics)
-            squares[role] = squared_norm(update, role)
+                critic_gradient(plan_address, update_address, order, batch, metrics)
+            squares[role] = squared_norm(update_address, role)
         status = judge(update, metrics, squares)
         if status != DONE:
             return status, index
         for role in range(first_role, last_role + 1):
-            step_parameters(update, role, math.sqrt(squares[ACTOR] + squares[CRITIC]))
+            step_parameters(update_address, role, math.sqrt(squares[ACTOR] + squares[CRITIC]))
     return DONE, count

@@ -3,67 +3,69 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from proximo.backends.fused.elementary import ONE, ZERO, F, exp, sigmoid, tanh
-from proximo.backends.fused.simd import AVX512, LANES, floats, layer_at, shift, tile, transpose_block
+from proximo.backends.fused.simd import AVX512, LANES, dot_products, floats, layer_at, shift, tile, transpose_block
 from proximo.backends.fused.structures import ALIGNMENT, LAYER, Activation
-from proximo.functional.compilation import inner
+from proximo.functional.compilation import inlined, inner, linked
 
 LEAK = F(0.01)  # torch's default slope of LeakyReLU
 LAYER_BYTES = LAYER.itemsize
-IDENTITY, TANH, RELU = int(Activation.IDENTITY), int(Activation.TANH), int(Activation.RELU)
-ELU, LEAKY_RELU, SILU, SIGMOID = (
-    int(Activation.ELU), int(Activation.LEAKY_RELU), int(Activation.SILU), int(Activation.SIGMOID),
-)  # fmt: skip
+TANH, RELU, ELU = int(Activation.TANH), int(Activation.RELU), int(Activation.ELU)
+LEAKY_RELU, SILU, SIGMOID = int(Activation.LEAKY_RELU), int(Activation.SILU), int(Activation.SIGMOID)
+
+# as many sums as there are registers for, beside the vectors of b and one factor: 32 registers with AVX-512, else 16
+VECTORS = 4 if AVX512 else 2
+square_tile, wide_tile = tile(4, VECTORS), tile(1, VECTORS)
+tall_tile, single_tile = tile(8, 1), tile(1, 1)
+dot_4, dot_1 = dot_products(4), dot_products(1)
 
 
-@inner
+@inlined
 def padded(count):
     """The next multiple of the alignment."""
     return (count + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-def _panel(rows_per_tile: int, vectors: int) -> Any:
-    """A product with as many columns as ``vectors`` vectors, walked down in tiles."""
-    tall, flat = tile(rows_per_tile, vectors), tile(1, vectors)
-
-    @inner
-    def panel(a, a_row, a_step, b, b_stride, c, c_stride, rows, depth, accumulate):
-        row = 0
-        while row + rows_per_tile <= rows:
-            tall(
-                shift(a, row * a_row), a_row, a_step, b, b_stride, shift(c, row * c_stride), c_stride, depth, accumulate
-            )
-            row += rows_per_tile
-        while row < rows:
-            flat(
-                shift(a, row * a_row), a_row, a_step, b, b_stride, shift(c, row * c_stride), c_stride, depth, accumulate
-            )
-            row += 1
-
-    return panel
-
-
-# as many rows as keep the sums, the vectors of b and one factor within the registers (32 with AVX-512, else 16)
-WIDEST = 4 if AVX512 else 2
-widest_panel = _panel(4, WIDEST)
-narrow_panel = _panel(8, 1)
-
-
-@inner
+@linked(
+    "void(CPointer(float32), int64, int64, CPointer(float32), int64, CPointer(float32), int64, "
+    "int64, int64, int64, int64)"
+)
 def multiply(a, a_row, a_step, b, b_stride, c, c_stride, rows, columns, depth, accumulate):
-    """``c[rows, columns] (+)= a[rows, depth] · b[depth, columns]``, columns a multiple of LANES."""
+    """``c[rows, columns] (+)= a[rows, depth] · b[depth, columns]``; columns are a multiple of LANES."""
     column = 0
-    while column + WIDEST * LANES <= columns:
-        widest_panel(a, a_row, a_step, shift(b, column), b_stride, shift(c, column), c_stride, rows, depth, accumulate)
-        column += WIDEST * LANES
     while column < columns:
-        narrow_panel(a, a_row, a_step, shift(b, column), b_stride, shift(c, column), c_stride, rows, depth, accumulate)
-        column += LANES
+        b_part, c_part, row = shift(b, column), shift(c, column), 0
+        if column + VECTORS * LANES <= columns:
+            while row + 4 <= rows:
+                square_tile(
+                    shift(a, row * a_row), a_row, a_step, b_part, b_stride,
+                    shift(c_part, row * c_stride), c_stride, depth, accumulate,
+                )  # fmt: skip
+                row += 4
+            while row < rows:
+                wide_tile(
+                    shift(a, row * a_row), a_row, a_step, b_part, b_stride,
+                    shift(c_part, row * c_stride), c_stride, depth, accumulate,
+                )  # fmt: skip
+                row += 1
+            column += VECTORS * LANES
+        else:
+            while row + 8 <= rows:
+                tall_tile(
+                    shift(a, row * a_row), a_row, a_step, b_part, b_stride,
+                    shift(c_part, row * c_stride), c_stride, depth, accumulate,
+                )  # fmt: skip
+                row += 8
+            while row < rows:
+                single_tile(
+                    shift(a, row * a_row), a_row, a_step, b_part, b_stride,
+                    shift(c_part, row * c_stride), c_stride, depth, accumulate,
+                )  # fmt: skip
+                row += 1
+            column += LANES
 
 
-@inner
+@linked("void(CPointer(float32), int64, CPointer(float32), int64, int64, int64)")
 def transpose(source, source_stride, target, target_stride, rows, columns):
     """``target[columns, rows] = source[rows, columns]ᵀ``, both padded to whole blocks."""
     for row in range(0, rows, LANES):
@@ -74,80 +76,102 @@ def transpose(source, source_stride, target, target_stride, rows, columns):
             )  # fmt: skip
 
 
-@inner
-def activate(layer, stride):
-    """``output = activation(output + bias)``; for SiLU, whose slope is not a function of its output, keep the slope."""
-    bias, kind = floats(layer.bias), layer.activation
-    for feature in range(layer.outputs):
-        output, shift_by = shift(floats(layer.output), feature * stride), bias[feature]
-        if kind == TANH:
-            for lane in range(stride):
-                output[lane] = tanh(output[lane] + shift_by)
-        elif kind == RELU:
-            for lane in range(stride):
-                x = output[lane] + shift_by
-                output[lane] = ZERO if x < ZERO else x
-        elif kind == ELU:
-            for lane in range(stride):
-                x = output[lane] + shift_by
-                output[lane] = x if x > ZERO else exp(x) - ONE
-        elif kind == LEAKY_RELU:
-            for lane in range(stride):
-                x = output[lane] + shift_by
-                output[lane] = x if x > ZERO else x * LEAK
-        elif kind == SILU:
-            slope = shift(floats(layer.slope), feature * stride)
-            for lane in range(stride):
-                x = output[lane] + shift_by
-                gate = sigmoid(x)
-                output[lane] = x * gate
-                slope[lane] = gate * (ONE + x * (ONE - gate))
-        elif kind == SIGMOID:
-            for lane in range(stride):
-                output[lane] = sigmoid(output[lane] + shift_by)
-        else:
-            for lane in range(stride):
-                output[lane] += shift_by
+@linked("void(int64, CPointer(float32), CPointer(float32), int64)")
+def activate(kind, output, slope, count):
+    """``output = activation(output)``; for SiLU, whose slope is not a function of its output, keep the slope."""
+    if kind == TANH:
+        for place in range(count):
+            output[place] = tanh(output[place])
+    elif kind == RELU:
+        for place in range(count):
+            x = output[place]
+            output[place] = ZERO if x < ZERO else x
+    elif kind == ELU:
+        for place in range(count):
+            x = output[place]
+            output[place] = x if x > ZERO else exp(x) - ONE
+    elif kind == LEAKY_RELU:
+        for place in range(count):
+            x = output[place]
+            output[place] = x if x > ZERO else x * LEAK
+    elif kind == SILU:
+        for place in range(count):
+            x = output[place]
+            gate = sigmoid(x)
+            output[place] = x * gate
+            slope[place] = gate * (ONE + x * (ONE - gate))
+    elif kind == SIGMOID:
+        for place in range(count):
+            output[place] = sigmoid(output[place])
 
 
-@inner
-def multiply_by_slope(layer, stride):
+@linked("void(int64, int64)")
+def multiply_by_slope(layer_address, stride):
     """``error *= activation'``, the slope taken from the activation's output."""
-    kind = layer.activation
-    for feature in range(layer.outputs):
-        error = shift(floats(layer.error), feature * stride)
-        output = shift(floats(layer.output), feature * stride)
-        if kind == TANH:
-            for lane in range(stride):
-                error[lane] *= ONE - output[lane] * output[lane]
-        elif kind == RELU:
-            for lane in range(stride):
-                error[lane] = error[lane] if output[lane] > ZERO else ZERO
-        elif kind == ELU:
-            for lane in range(stride):
-                error[lane] *= ONE if output[lane] > ZERO else output[lane] + ONE
-        elif kind == LEAKY_RELU:
-            for lane in range(stride):
-                error[lane] *= ONE if output[lane] > ZERO else LEAK
-        elif kind == SILU:
-            slope = shift(floats(layer.slope), feature * stride)
-            for lane in range(stride):
-                error[lane] *= slope[lane]
-        elif kind == SIGMOID:
-            for lane in range(stride):
-                error[lane] *= output[lane] * (ONE - output[lane])
+    layer = layer_at(layer_address)
+    kind, count = layer.activation, layer.outputs * stride
+    error, output, slope = floats(layer.error), floats(layer.output), floats(layer.slope)
+    if kind == TANH:
+        for place in range(count):
+            error[place] *= ONE - output[place] * output[place]
+    elif kind == RELU:
+        for place in range(count):
+            error[place] = error[place] if output[place] > ZERO else ZERO
+    elif kind == ELU:
+        for place in range(count):
+            error[place] *= ONE if output[place] > ZERO else output[place] + ONE
+    elif kind == LEAKY_RELU:
+        for place in range(count):
+            error[place] *= ONE if output[place] > ZERO else LEAK
+    elif kind == SILU:
+        for place in range(count):
+            error[place] *= slope[place]
+    elif kind == SIGMOID:
+        for place in range(count):
+            error[place] *= output[place] * (ONE - output[place])
 
 
-@inner
+@linked("void(int64, int64, int64)")
 def forward(layers, count, stride):
     """Run ``count`` layers on what lies in the first layer's input; rows of activations hold ``stride`` lanes."""
     for index in range(count):
         layer = layer_at(layers + index * LAYER_BYTES)
+        output, bias = floats(layer.output), floats(layer.bias)
+        for feature in range(layer.outputs):
+            for lane in range(stride):
+                output[feature * stride + lane] = bias[feature]
         multiply(
             floats(layer.weight), layer.inputs, 1, floats(layer.input), stride,
-            floats(layer.output), stride, layer.outputs, stride, layer.inputs, False,
+            output, stride, layer.outputs, stride, layer.inputs, 1,
         )  # fmt: skip
-        activate(layer, stride)
+        activate(layer.activation, output, floats(layer.slope), layer.outputs * stride)
+
+
+@linked("void(int64, int64, int64, int64)")
+def forward_row(layers, count, row, stride):
+    """The same for one sample, in ``input_rows`` of the first layer: no lanes to fill, so dot products are quicker.
+
+    The result goes into the lane ``row`` of the last layer's output.
+    """
+    for index in range(count):
+        layer = layer_at(layers + index * LAYER_BYTES)
+        weight, bias, inputs = floats(layer.weight), floats(layer.bias), layer.inputs
+        sample, result = shift(floats(layer.input_rows), row * padded(inputs)), floats(layer.margin)
+        if index + 1 < count:
+            result = shift(floats(layer_at(layers + (index + 1) * LAYER_BYTES).input_rows), row * padded(layer.outputs))
+        output = 0
+        while output + 4 <= layer.outputs:
+            dot_4(shift(weight, output * inputs), inputs, sample, shift(result, output))
+            output += 4
+        while output < layer.outputs:
+            dot_1(shift(weight, output * inputs), inputs, sample, shift(result, output))
+            output += 1
+        for output in range(layer.outputs):
+            result[output] += bias[output]
+        activate(layer.activation, result, floats(layer.slope), layer.outputs)
+        if index + 1 == count:
+            for output in range(layer.outputs):
+                floats(layer.output)[output * stride + row] = result[output]
 
 
 @inner
@@ -156,41 +180,36 @@ def add_weight_gradient(layer, stride, rows, accumulate):
     error, samples, sample_size = floats(layer.error), floats(layer.input_rows), padded(layer.inputs)
     gradient, whole = floats(layer.weight_gradient), layer.inputs // LANES * LANES
     multiply(error, stride, 1, samples, sample_size, gradient, layer.inputs, layer.outputs, whole, rows, accumulate)
-    rest = layer.inputs - whole
+    rest, margin = layer.inputs - whole, floats(layer.margin)
     if rest > 0:  # a whole vector would write into the next row of weights, so the last columns take a detour
-        margin = floats(layer.margin)
-        multiply(error, stride, 1, shift(samples, whole), sample_size, margin, LANES, layer.outputs, LANES, rows, False)
+        multiply(error, stride, 1, shift(samples, whole), sample_size, margin, LANES, layer.outputs, LANES, rows, 0)
         for output in range(layer.outputs):
-            place, found = shift(gradient, output * layer.inputs + whole), shift(margin, output * LANES)
+            place = output * layer.inputs + whole
             for column in range(rest):
-                place[column] = place[column] + found[column] if accumulate else found[column]
+                found = margin[output * LANES + column]
+                gradient[place + column] = gradient[place + column] + found if accumulate else found
 
 
-@inner
-def add_bias_gradient(layer, stride, rows, accumulate):
-    """``bias_gradient[output] (+)= Σ over samples of error``."""
-    gradient = floats(layer.bias_gradient)
-    for output in range(layer.outputs):
-        error = shift(floats(layer.error), output * stride)
-        total = ZERO
-        for lane in range(rows):
-            total += error[lane]
-        gradient[output] = gradient[output] + total if accumulate else total
-
-
-@inner
+@linked("void(int64, int64, int64, int64, int64)")
 def backward(layers, count, stride, rows, accumulate):
     """From the error of the last layer to the gradients of all; ``accumulate`` adds to those of an earlier chunk."""
     for index in range(count - 1, -1, -1):
         layer = layer_at(layers + index * LAYER_BYTES)
         if index > 0:
-            transpose(floats(layer.input), stride, floats(layer.input_rows), padded(layer.inputs), layer.inputs, stride)
+            transpose(
+                floats(layer.input), stride, floats(layer.input_rows), padded(layer.inputs), layer.inputs, stride
+            )
         add_weight_gradient(layer, stride, rows, accumulate)
-        add_bias_gradient(layer, stride, rows, accumulate)
+        error, gradient = floats(layer.error), floats(layer.bias_gradient)
+        for output in range(layer.outputs):
+            total = gradient[output] if accumulate else ZERO
+            for lane in range(rows):
+                total += error[output * stride + lane]
+            gradient[output] = total
         if index > 0:
-            previous = layer_at(layers + (index - 1) * LAYER_BYTES)
+            previous = layers + (index - 1) * LAYER_BYTES
             multiply(
-                floats(layer.weight), 1, layer.inputs, floats(layer.error), stride,
-                floats(previous.error), stride, layer.inputs, stride, layer.outputs, False,
+                floats(layer.weight), 1, layer.inputs, error, stride,
+                floats(layer_at(previous).error), stride, layer.inputs, stride, layer.outputs, 0,
             )  # fmt: skip
             multiply_by_slope(previous, stride)

@@ -10,18 +10,19 @@ from proximo.backends.fused.heads import (
     CATEGORICAL, head_gradient, log_probs_and_entropies, normalize_groups,
 )  # fmt: skip
 from proximo.backends.fused.layers import LAYER_BYTES, backward, forward, padded, transpose
-from proximo.backends.fused.simd import floats, integers, layer_at, shift
+from proximo.backends.fused.simd import floats, integers, layer_at, plan_at, shift, update_at
 from proximo.backends.fused.structures import Column, Objective
-from proximo.functional.compilation import inner
+from proximo.functional.compilation import inner, linked
 
 CLIPPED = int(Objective.CLIPPED)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
 APPROX_KL, CLIP_FRACTION = int(Column.APPROX_KL), int(Column.CLIP_FRACTION)
 
 
-@inner
-def gather(layer, features, order, rows, stride):
+@linked("void(int64, CPointer(float32), CPointer(int64), int64, int64)")
+def gather(layer_address, features, order, rows, stride):
     """Rows of ``features`` into a network's first layer, both ways round: [lane, feature] and [feature, lane]."""
+    layer = layer_at(layer_address)
     size = padded(layer.inputs)
     for row in range(rows):
         source, target = shift(features, order[row] * layer.inputs), shift(floats(layer.input_rows), row * size)
@@ -81,24 +82,25 @@ def policy_objective(plan, update, order, advantages, rows, batch, metrics):
     metrics[CLIP_FRACTION] += clipped / batch
 
 
-@inner
-def actor_gradient(plan, update, order, batch, metrics):
+@linked("void(int64, int64, int64, int64, CPointer(float64))")
+def actor_gradient(plan_address, update_address, order, batch, metrics):
     """Gradient of the policy loss and the entropy bonus over the ``batch`` samples listed at the address ``order``."""
+    plan, update = plan_at(plan_address), update_at(update_address)
     scale_advantages(update, integers(order), batch)
     actions = floats(update.actions)
     for start in range(0, batch, plan.lanes):
         rows, chunk = min(plan.lanes, batch - start), integers(order + 8 * start)
         stride = padded(rows)
-        gather(layer_at(plan.layers), floats(update.features), chunk, rows, stride)
+        gather(plan.layers, floats(update.features), chunk, rows, stride)
         for index in range(plan.action_size):
             for row in range(rows):
                 floats(plan.actions)[index * stride + row] = actions[chunk[row] * plan.action_size + index]
         forward(plan.layers, plan.policy_layers, stride)
         if plan.head == CATEGORICAL:
-            normalize_groups(plan, stride)
-        log_probs_and_entropies(plan, stride, rows)
+            normalize_groups(plan_address, stride)
+        log_probs_and_entropies(plan_address, stride, rows)
         policy_objective(plan, update, chunk, shift(floats(update.scaled_advantages), start), rows, batch, metrics)
-        head_gradient(plan, stride, rows, F(-update.ent_coef / batch), start > 0)
+        head_gradient(plan_address, stride, rows, F(-update.ent_coef / batch), start > 0)
         backward(plan.layers, plan.policy_layers, stride, rows, start > 0)
 
 
@@ -121,15 +123,16 @@ def value_error(update, order, values, error, rows, batch, metrics):
     metrics[VALUE_LOSS] += loss / batch
 
 
-@inner
-def critic_gradient(plan, update, order, batch, metrics):
+@linked("void(int64, int64, int64, int64, CPointer(float64))")
+def critic_gradient(plan_address, update_address, order, batch, metrics):
     """Gradient of the value loss over the ``batch`` samples listed at the address ``order``."""
+    plan, update = plan_at(plan_address), update_at(update_address)
     layers = plan.layers + plan.policy_layers * LAYER_BYTES
     last = layer_at(layers + (plan.value_layers - 1) * LAYER_BYTES)
     for start in range(0, batch, plan.lanes):
         rows, chunk = min(plan.lanes, batch - start), integers(order + 8 * start)
         stride = padded(rows)
-        gather(layer_at(layers), floats(update.features), chunk, rows, stride)
+        gather(layers, floats(update.features), chunk, rows, stride)
         forward(layers, plan.value_layers, stride)
         value_error(update, chunk, floats(last.output), floats(last.error), rows, batch, metrics)
         backward(layers, plan.value_layers, stride, rows, start > 0)

@@ -6,18 +6,18 @@ from __future__ import annotations
 import math
 
 from proximo.backends.fused.elementary import ONE, F
-from proximo.backends.fused.simd import floats, segment_at, shift
+from proximo.backends.fused.simd import floats, segment_at, shift, update_at
 from proximo.backends.fused.structures import SEGMENT, Optimizer
-from proximo.functional.compilation import inner
+from proximo.functional.compilation import inner, linked
 
 ADAM = int(Optimizer.ADAM)
 SEGMENT_BYTES = SEGMENT.itemsize
 
 
-@inner
-def squared_norm(update, role):
+@linked("float64(int64, int64)")
+def squared_norm(update_address, role):
     """Sum of squares of a network's gradients, in float64 so that a large gradient does not overflow."""
-    total = 0.0
+    update, total = update_at(update_address), 0.0
     for index in range(update.segment_count):
         segment = segment_at(update.segments + index * SEGMENT_BYTES)
         if segment.role == role:
@@ -54,11 +54,12 @@ def rmsprop(parameter, gradient, variance, size, scale, update):
         parameter[place] -= learning_rate * slope / (F(math.sqrt(variance[place])) + epsilon)
 
 
-@inner
-def step_parameters(update, role, norm):
+@linked("void(int64, int64, float64)")
+def step_parameters(update_address, role, norm):
     """Scale the gradients of a network to the largest allowed norm of all gradients, and step."""
-    scale = min(ONE, F(update.max_grad_norm / (norm + 1e-6)))
-    steps = floats(update.steps)
+    update = update_at(update_address)
+    allowed, steps = F(update.max_grad_norm / (norm + 1e-6)), floats(update.steps)
+    scale = allowed if allowed < ONE else ONE
     for index in range(update.segment_count):
         segment = segment_at(update.segments + index * SEGMENT_BYTES)
         if segment.role == role:

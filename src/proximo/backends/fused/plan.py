@@ -112,14 +112,13 @@ class PolicyPlan(Structure):
         self.set(
             head=head,
             action_size=size,
-            group_count=size,
             action_kind=ACTION_KINDS[stored_action_dtype(space)],
-            outputs=policy.action_net.out_features,
             actions=self._allocate(size, CHUNK),
             log_probs=self._allocate(CHUNK),
             entropies=self._allocate(CHUNK),
+            group_entropies=self._allocate(size, CHUNK),
             log_prob_gradients=self._allocate(CHUNK),
-            scratch=self._allocate(2, CHUNK),
+            scratch=self._allocate(CHUNK),
         )
 
     def parameter(self, parameter: torch.Tensor) -> int:

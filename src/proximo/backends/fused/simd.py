@@ -85,6 +85,12 @@ def _broadcast(builder: Any, number: Any) -> Any:
     return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(SHORT, LANES), [0] * LANES))
 
 
+def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    name = f"llvm.fmuladd.v{LANES}f32"  # one rounding where the processor can, two where not
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), name)
+    return builder.call(function, [a, b, c])
+
+
 def tile(rows: int, vectors: int) -> Any:
     """A product kept in registers: ``c[rows, vectors · LANES] (+)= a[rows, depth] · b[depth, vectors · LANES]``.
 
@@ -98,7 +104,7 @@ def tile(rows: int, vectors: int) -> Any:
         depth: Any, accumulate: Any,
     ) -> Any:  # fmt: skip
         size = types.int64
-        signature = types.void(FloatPointer, size, size, FloatPointer, size, FloatPointer, size, size, types.boolean)
+        signature = types.void(FloatPointer, size, size, FloatPointer, size, FloatPointer, size, size, size)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             a, a_row, a_step, b, b_stride, c, c_stride, depth, accumulate = arguments
@@ -112,13 +118,10 @@ def tile(rows: int, vectors: int) -> Any:
             for row in range(rows):
                 for column in range(vectors):
                     builder.store(zero, sums[row][column])
-            with builder.if_then(accumulate):
+            with builder.if_then(builder.icmp_signed("!=", accumulate, INDEX(0))):
                 for row in range(rows):
                     for column in range(vectors):
                         builder.store(_load(builder, places[row][column]), sums[row][column])
-            fused = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fmuladd.v{LANES}f32"
-            )
             with cgutils.for_range(builder, depth, intp=INDEX) as loop:
                 b_row = builder.gep(b, [builder.mul(loop.index, b_stride)])
                 b_vectors = [_load(builder, builder.gep(b_row, [INDEX(LANES * column)])) for column in range(vectors)]
@@ -127,8 +130,7 @@ def tile(rows: int, vectors: int) -> Any:
                     factor = builder.load(builder.gep(a_column, [builder.mul(INDEX(row), a_row)]))
                     factors = _broadcast(builder, factor)
                     for column in range(vectors):
-                        total = builder.load(sums[row][column])
-                        total = builder.call(fused, [factors, b_vectors[column], total])
+                        total = _multiply_add(builder, factors, b_vectors[column], builder.load(sums[row][column]))
                         builder.store(total, sums[row][column])
             for row in range(rows):
                 for column in range(vectors):
@@ -138,6 +140,37 @@ def tile(rows: int, vectors: int) -> Any:
         return signature, generate
 
     return multiply
+
+
+def dot_products(rows: int) -> Any:
+    """``result[rows] = weight[rows, inputs] · sample[inputs]``; the sample is padded with zeros to whole vectors."""
+
+    @intrinsic
+    def dot(typing_context: Any, weight: Any, inputs: Any, sample: Any, result: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            weight, inputs, sample, result = arguments
+            sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(rows)]
+            for row in range(rows):
+                builder.store(ir.Constant(VECTOR, [0.0] * LANES), sums[row])
+            with cgutils.for_range_slice(builder, INDEX(0), inputs, INDEX(LANES), intp=INDEX) as (place, _):
+                part = _load(builder, builder.gep(sample, [place]))
+                for row in range(rows):
+                    weights = _load(
+                        builder, builder.gep(weight, [builder.add(builder.mul(INDEX(row), inputs), place)])
+                    )
+                    total = _multiply_add(builder, weights, part, builder.load(sums[row]))
+                    builder.store(total, sums[row])
+            add = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(FLOAT, [FLOAT, VECTOR]), f"llvm.vector.reduce.fadd.v{LANES}f32"
+            )
+            for row in range(rows):
+                total = builder.call(add, [FLOAT(0.0), builder.load(sums[row])], fastmath=("reassoc",))
+                builder.store(total, builder.gep(result, [INDEX(row)]))
+            return context.get_dummy_value()
+
+        return types.void(FloatPointer, types.int64, FloatPointer, FloatPointer), generate
+
+    return dot
 
 
 @intrinsic

@@ -31,7 +31,7 @@ class Activation(IntEnum):
 class Head(IntEnum):
     """Families of action distributions; a single Discrete action is a MultiDiscrete of one."""
 
-    CATEGORICAL = 0
+    CATEGORICAL = 0  # ``groups`` counts the choices of each action
     BERNOULLI = 1
     GAUSSIAN = 2
 
@@ -98,8 +98,8 @@ LAYER = _structure(
 # An actor-critic: layers of the policy, then of the value network; head and action space; scratch memory per lane.
 PLAN = _structure(
     "layers policy_layers value_layers features lanes "
-    "head groups group_count outputs action_size action_kind starts low high log_std log_std_gradient "
-    "actions log_probs entropies log_prob_gradients scratch"
+    "head groups action_size action_kind starts low high log_std log_std_gradient "
+    "actions log_probs entropies group_entropies log_prob_gradients scratch"
 )
 
 # Where acting writes: noise [time, env, action] is read; actions, values, log_probs and env_actions are written.

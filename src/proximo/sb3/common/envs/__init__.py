@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proximo.envs.testing import (
+    BitFlippingEnv,
     FakeImageEnv,
     IdentityEnv,
     IdentityEnvBox,
@@ -12,6 +13,7 @@ from proximo.envs.testing import (
 )
 
 __all__ = [
+    "BitFlippingEnv",
     "FakeImageEnv",
     "IdentityEnv",
     "IdentityEnvBox",

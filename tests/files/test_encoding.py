@@ -20,9 +20,8 @@ from hypothesis.extra import numpy as np_st
 from torch import nn
 
 from proximo.errors import ModelFileError
-from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
-from proximo.training import encoding
-from proximo.training.encoding import (
+from proximo.files import encoding
+from proximo.files.encoding import (
     MAX_DEPTH,
     MAX_LISTED_ELEMENTS,
     MAX_TOTAL_ELEMENTS,
@@ -34,6 +33,7 @@ from proximo.training.encoding import (
     register,
     register_class,
 )
+from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 
 
 def through_json(value: Any) -> Any:
@@ -94,6 +94,11 @@ def test_arrays_come_back_bit_by_bit(array: np.ndarray) -> None:
     assert np.array_equal(np.isnan(decoded.astype(float)), np.isnan(array.astype(float)))
 
 
+def test_minus_zero_is_not_zero() -> None:
+    assert np.signbit(through_json(np.array([0.0, -0.0, 0.0]))).tolist() == [False, True, False]
+    assert np.signbit(through_json(np.full(3, -0.0))).all()
+
+
 @pytest.mark.parametrize(
     "scalar", [np.float32(0.1), np.float64("nan"), np.int64(-5), np.uint8(255), np.bool_(True), np.float16("-inf")]
 )
@@ -151,6 +156,20 @@ def test_spaces_come_back(space: spaces.Space[Any]) -> None:
     if isinstance(space, spaces.Box):  # gymnasium's equality is approximate
         assert decoded.low.tobytes() == space.low.tobytes()
         assert decoded.high.tobytes() == space.high.tobytes()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-2.0, np.inf, (3,)),
+        spaces.Box(0, 255, (2, 2), np.uint8),
+        spaces.Discrete(5, start=-2),
+        spaces.MultiDiscrete([3, 4], start=[1, -1]),
+        spaces.Dict(b=spaces.MultiBinary([2, 2]), a=spaces.Tuple([spaces.Discrete(9), spaces.Box(0, 1)])),
+    ],
+)
+def test_decoded_spaces_sample_alike(space: spaces.Space[Any]) -> None:
+    decoded = through_json(space)
     space.seed(0)
     decoded.seed(0)
     assert repr(decoded.sample()) == repr(space.sample())
@@ -258,10 +277,10 @@ def test_names_are_taken_once() -> None:
 
 @pytest.mark.usefixtures("tables")
 def test_two_names_for_one_class_both_load() -> None:
-    register_class("ActorCriticPolicy", Colour)
-    register_class("MlpPolicy", Colour)
-    assert encode(Colour) == {"$": "class", "value": "ActorCriticPolicy"}
-    assert decode({"$": "class", "value": "MlpPolicy"}) is Colour
+    register_class("ColourPolicy", Colour)
+    register_class("ColourAlias", Colour)
+    assert encode(Colour) == {"$": "class", "value": "ColourPolicy"}
+    assert decode({"$": "class", "value": "ColourAlias"}) is Colour
 
 
 # ------------------------------------------------------------------------------------------------------ no safe form
@@ -381,6 +400,9 @@ def test_dotted_names_supply_parts() -> None:
 def test_a_whole_field_replaces_its_parts() -> None:
     fields = decode_fields(*saved_fields(), {"learning_rate": 1.0, "policy_kwargs": {"net_arch": [8]}})
     assert fields["policy_kwargs"] == {"net_arch": [8]}
+    mine = {"net_arch": [8]}
+    decode_fields(*saved_fields(), {"learning_rate": 1.0, "policy_kwargs": mine, "policy_kwargs.net_arch": [16]})
+    assert mine == {"net_arch": [8]}
 
 
 def test_custom_objects_override_what_was_written_without_decoding_it() -> None:

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proximo.errors import ModelFileError
-from proximo.training.archive import FORMAT, FORMAT_VERSION, MANIFEST, read_archive, write_archive
+from proximo.files.archive import FORMAT, FORMAT_VERSION, MANIFEST, read_archive, write_archive
 
 Groups = dict[str, dict[str, torch.Tensor]]
 
@@ -204,7 +204,8 @@ def patched_directory(data: bytes, name: bytes, **fields: int) -> bytes:
 
 
 def nul_in_name() -> bytes:
-    return model_bytes().replace(b"policy.safetensors", b"policy.safet\0nsors")
+    """Python's zipfile shows such a name only up to the NUL."""
+    return with_member("other.safetensors-txt").replace(b"other.safetensors-txt", b"other.safetensors\0txt")
 
 
 def deep(opening: bytes, closing: bytes, levels: int) -> bytes:
@@ -278,7 +279,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "members no table": (lambda: model_bytes(changes={"members": [WEIGHTS]}), "malformed"),
     "promise of other keys": (lambda: model_bytes(changes={"members": {WEIGHTS: {"md5": "", "size": 1}}}), "malformed"),
     "wrong hash": (
-        lambda: model_bytes(changes={"members": {WEIGHTS: {"sha256": "0" * 64, "size": 80}}}),
+        lambda: model_bytes(bytes(80), changes={"members": {WEIGHTS: {"sha256": "0" * 64, "size": 80}}}),
         "does not match",
     ),
     "huge shape": (lambda: model_bytes(raw_tensor("F32", [2**40, 2**40], bytes(4))), "not valid safetensors"),

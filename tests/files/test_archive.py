@@ -29,7 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proximo.errors import ModelFileError
-from proximo.training.archive import (
+from proximo.files.archive import (
     TENSOR_TYPES,
     Budgets,
     read_archive,
@@ -380,7 +380,7 @@ def test_a_folder_that_may_not_be_written() -> None:
     """In a process without the rights of root, for whom no folder is read-only."""
     script = (
         "import os, sys\n"
-        "from proximo.training.archive import write_archive\n"
+        "from proximo.files.archive import write_archive\n"
         "if os.geteuid() == 0:\n    os.setuid(65534)\n"
         "try:\n    write_archive(sys.argv[1], {'a': 2}, {})\n"
         "except PermissionError as error:\n    print(error)\n"

@@ -1,0 +1,99 @@
+"""``proximo plot``: learning curves of run folders as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from proximo.cli.command import parse
+from proximo.cli.flags import OptionalPath, default_is
+from proximo.cli.runs import Run
+
+SUMMARY = """Draw the learning curves of run folders. Runs that differ only in their seed become one curve, their mean,
+with its 95 % interval."""
+EXAMPLES = (
+    "proximo plot runs/ppo/CartPole-v1_*",
+    "proximo plot runs/ppo/CartPole-v1_1 -o curve.png --x time/time_elapsed",
+    "proximo plot runs/ppo/Pendulum-v1_* --y train/explained_variance",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Which runs to draw, and where to."""
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN …]")]
+    """Run folders, as made by proximo train."""
+    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("learning_curve.png")] = None
+    """File of the picture: .png, .svg or .pdf."""
+    x: str = "time/total_timesteps"
+    """Column of progress.csv for the horizontal axis."""
+    y: str = "rollout/ep_rew_mean"
+    """Column of progress.csv for the vertical axis."""
+    title: str | None = None
+    """Title of the picture."""
+
+
+def run(words: Sequence[str]) -> int:
+    arguments = parse(Plot, "plot", SUMMARY, EXAMPLES, words)
+    if not arguments.runs:
+        raise ValueError("name at least one run folder, such as runs/ppo/CartPole-v1_1")
+    from proximo.cli.console import output, shown_path
+    from proximo.training.plotting import plot_learning_curves
+
+    groups = grouped([Run.open(path) for path in arguments.runs])
+    default = arguments.runs[0] if len(arguments.runs) == 1 else Path()
+    path = plot_learning_curves(
+        groups,
+        arguments.output or default / "learning_curve.png",
+        x=arguments.x,
+        y=arguments.y,
+        title=arguments.title,
+    )
+    output().print(shown_path(path))
+    return 0
+
+
+def grouped(runs: Sequence[Run]) -> dict[str, list[Path]]:
+    """Folders by label: runs that differ only in their seed share one; a label names what sets it apart."""
+    distinct: list[dict[str, Any]] = []
+    members: list[list[Path]] = []
+    for run in runs:
+        row = run.config.as_row()
+        del row["seed"]
+        if row not in distinct:
+            distinct.append(row)
+            members.append([])
+        members[distinct.index(row)].append(run.path)
+    return dict(zip(_labels(distinct), members, strict=True))
+
+
+def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Algorithm and environment, and where several rows have the same, the values in which these differ.
+
+    >>> _labels([{"algo": "ppo", "env": "A", "gamma": 0.9}, {"algo": "ppo", "env": "A", "gamma": 0.99}])
+    ['PPO A, gamma 0.9', 'PPO A, gamma 0.99']
+    """
+    labels = []
+    for row in rows:
+        rivals = [other for other in rows if (other["algo"], other["env"]) == (row["algo"], row["env"])]
+        keys = sorted({key for other in rivals for key in other})
+        differing = [key for key in keys if any(other.get(key) != row.get(key) for other in rivals)]
+        parts = [f"{key} {row[key]}" for key in differing if key in row]
+        labels.append(", ".join([f"{row['algo'].upper()} {row['env']}", *parts]))
+    return labels
+
+
+def draw_curve(run: Run) -> None:
+    """The learning curve of one run, into its folder; a run in which no episode ended has none."""
+    from proximo.training.plotting import plot_learning_curves, read_curve
+
+    try:
+        read_curve(run.path, "time/total_timesteps", "rollout/ep_rew_mean")
+    except ValueError:
+        return
+    plot_learning_curves(grouped([run]), run.learning_curve)

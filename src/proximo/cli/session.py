@@ -1,0 +1,166 @@
+"""One training of the command line: environments, model, live progress, evaluation, pictures."""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from proximo.agents.on_policy import OnPolicyAlgorithm
+from proximo.cli.algorithms import make_model
+from proximo.cli.console import output, shown_path
+from proximo.cli.playing import evaluate_run, evaluation_table, film_run
+from proximo.cli.plot import draw_curve
+from proximo.cli.runs import Run, RunConfig
+from proximo.errors import ProximoError
+from proximo.training.callbacks import BaseCallback, CheckpointCallback, counters_only
+from proximo.training.evaluation import Evaluation
+from proximo.zoo import make_preset_env
+
+if TYPE_CHECKING:
+    from proximo.cli.train import Train
+
+TIMES_THE_STEPS = 5
+"""A training ``--until`` a return sees at most this many times its steps."""
+RETURN_NOT_REACHED = 1
+
+
+def train(arguments: Train, config: RunConfig) -> int:
+    """Train what ``config`` describes into a new run folder; returns the exit code."""
+    if arguments.until is not None and arguments.eval_episodes < 1:
+        raise ValueError("--until needs an evaluation: give --eval-episodes at least 1")
+    # whatever can be refused is refused by these two, before a folder is made
+    workers = "subproc" if arguments.workers else "dummy"
+    env = make_preset_env(config.preset, config.env, seed=config.seed, vec_env=workers)
+    try:
+        model = make_model(
+            config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
+        )
+        run = Run.create(arguments.runs_dir, config.completed(model))
+        return Session(arguments, run, model).finish()
+    finally:
+        env.close()
+
+
+class Interrupted(Exception):
+    """The training was ended by a signal; what there is has been saved."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.signal_number = signal_number
+
+
+class Session:
+    """A model, its run folder, and what the user asked to be done with them."""
+
+    def __init__(self, arguments: Train, run: Run, model: OnPolicyAlgorithm) -> None:
+        self.arguments = arguments
+        self.run = run
+        self.model = model
+        self.training_seconds = 0.0
+
+    def finish(self) -> int:
+        self._introduce()
+        with self.run.logger(tensorboard=self.arguments.tensorboard) as logger:
+            self.model.set_logger(logger)
+            try:
+                evaluation = self._train_until_reached()
+            except Interrupted as interruption:
+                output().print("[yellow]interrupted:[/] the model is saved as it was")
+                self._list_files()
+                return 128 + interruption.signal_number
+        if self.arguments.video:
+            film_run(self.run, self.run.video, seconds=10.0, seed=self.run.config.seed)
+        if evaluation is not None:
+            output().print(evaluation_table(evaluation, title="evaluation"))
+        self._list_files()
+        return 0 if self._is_reached(evaluation) else RETURN_NOT_REACHED
+
+    def _train_until_reached(self) -> Evaluation | None:
+        steps = self.run.config.preset.n_timesteps
+        self._learn(steps, continued=False)
+        evaluation = self._evaluate()
+        while not self._is_reached(evaluation) and self.model.num_timesteps < TIMES_THE_STEPS * steps:
+            output().print(f"[yellow]{evaluation} is below {self.arguments.until:g}: training on[/]")
+            self._learn(max(steps // 2, 1), continued=True)
+            evaluation = self._evaluate()
+        return evaluation
+
+    def _is_reached(self, evaluation: Evaluation | None) -> bool:
+        return self.arguments.until is None or evaluation is None or evaluation.mean >= self.arguments.until
+
+    def _learn(self, steps: int, continued: bool) -> None:
+        """Train and save; a signal ends the training but not the saving."""
+        start = time.monotonic()
+        with StopOnSignal() as stop:
+            callbacks: list[BaseCallback] = [stop]
+            if self.arguments.checkpoint_every > 0:
+                calls = max(self.arguments.checkpoint_every // self.model.n_envs, 1)
+                callbacks.append(CheckpointCallback(calls, str(self.run.checkpoints), name_prefix="model"))
+            try:
+                self.model.learn(steps, callback=callbacks, reset_num_timesteps=not continued, progress_bar=True)
+            except ProximoError:  # a failed environment, a NaN: the weights are those before it
+                self.model.save(self.run.model)
+                raise
+            self.training_seconds += time.monotonic() - start
+            self.model.save(self.run.model)
+            draw_curve(self.run)
+            if stop.signal_number is not None:
+                raise Interrupted(stop.signal_number)
+
+    def _evaluate(self) -> Evaluation | None:
+        if self.arguments.eval_episodes < 1:
+            return None
+        return evaluate_run(self.run, self.arguments.eval_episodes, seed=self.run.config.seed + 1_000_000)
+
+    def _introduce(self) -> None:
+        config = self.run.config
+        environments = f"{config.preset.n_envs} environment{'s' if config.preset.n_envs > 1 else ''}"
+        output().print(
+            f"[bold]{config.algo.upper()} on {config.env}[/]: {config.preset.n_timesteps:,} steps, {environments}, "
+            f"preset {config.preset.name}, seed {config.seed}, {self.model.backend} on {self.model.device}"
+        )
+
+    def _list_files(self) -> None:
+        from rich.table import Table
+
+        steps = self.model.num_timesteps
+        table = Table.grid(padding=(0, 2))
+        table.add_row("trained", f"{steps:,} steps in {self.training_seconds:.1f} s")
+        for title, path in self.run.contents():
+            table.add_row(title, shown_path(path))
+        output().print(table)
+
+
+class StopOnSignal(BaseCallback):
+    """Ends the training at the next step after Ctrl-C (or SIGTERM); a second signal works as it always does."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.signal_number: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    @counters_only
+    def _on_step(self) -> bool:
+        return self.signal_number is None
+
+    def _receive(self, signal_number: int, frame: FrameType | None) -> None:
+        self.signal_number = signal_number
+        self._restore()
+
+    def __enter__(self) -> StopOnSignal:
+        self._previous = {number: signal.signal(number, self._receive) for number in self.SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}

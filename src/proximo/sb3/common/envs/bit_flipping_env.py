@@ -1,0 +1,8 @@
+"""A goal environment."""
+
+from __future__ import annotations
+
+from proximo.envs.testing import BitFlippingEnv
+from proximo.sb3.common.type_aliases import GymStepReturn
+
+__all__ = ["BitFlippingEnv", "GymStepReturn"]

@@ -1,0 +1,257 @@
+"""A run's folder, self-describing: its configuration as TOML, the versions it ran with, metrics and models."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import platform
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from proximo.errors import ProximoError
+from proximo.files.atomic import replacing
+
+PACKAGES = ("proximo", "torch", "numpy", "numba", "scipy", "gymnasium", "safetensors")
+ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-envs-gymnasium", "procgen-mirror")
+
+
+class RunFolderError(ProximoError, ValueError):
+    """A path that was expected to be the folder of a run, and is not."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The names of a run's files. Made by :meth:`create` or found by :meth:`open`; the constructor touches nothing."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: str | os.PathLike[str], name: str) -> RunFolder:
+        """Make ``root/{name}-{date}-{time}``, and ``…-2``, ``…-3`` for runs started in the same second.
+
+        Making a folder either succeeds for one process or fails, so two runs never share one.
+        """
+        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        first = Path(root) / f"{file_name(name)}-{stamp}"
+        first.parent.mkdir(parents=True, exist_ok=True)
+        candidate, count = first, 1
+        while True:
+            try:
+                candidate.mkdir()
+                return cls(candidate)
+            except FileExistsError:
+                count += 1
+                candidate = first.with_name(f"{first.name}-{count}")
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """The run at ``path``, which may also be a file within it, such as its model."""
+        given = Path(path)
+        if not given.exists():
+            raise RunFolderError(
+                f"no run folder {given}: it does not exist; give the folder that `proximo train` named"
+            )
+        folder = given.parent if given.is_file() else given
+        run = cls(folder)
+        if not run.config.is_file():
+            inside = sorted(entry.name for entry in folder.iterdir() if (entry / "config.toml").is_file())
+            hint = f"it holds the runs {', '.join(inside[-3:])}: give one of these" if inside else "give another path"
+            raise RunFolderError(f"{folder} is no run folder: it has no config.toml; {hint}")
+        return run
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def versions(self) -> Path:
+        return self.path / "versions.json"
+
+    @property
+    def progress_csv(self) -> Path:
+        return self.path / "progress.csv"
+
+    @property
+    def progress_jsonl(self) -> Path:
+        return self.path / "progress.jsonl"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.zip"
+
+    @property
+    def best_model(self) -> Path:
+        return self.path / "best_model.zip"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def learning_curve(self) -> Path:
+        return self.path / "learning_curve.png"
+
+    def video(self, suffix: str = "mp4") -> Path:
+        """Where the video goes; the suffix says in which format (``gif`` or ``mp4``)."""
+        return self.path / f"video.{suffix}"
+
+    def write_config(self, config: Mapping[str, Any]) -> str:
+        """Write the configuration as TOML and return the text; None, which TOML has no word for, is left out."""
+        text = to_toml(config)
+        _write_text(self.config, text)
+        return text
+
+    def read_config(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self.config.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise RunFolderError(f"{self.config} is not valid TOML ({error}); mend it or train again") from error
+
+    def write_versions(self) -> dict[str, Any]:
+        """Write down what the run ran on, and return it."""
+        versions = collect_versions()
+        _write_text(self.versions, json.dumps(versions, indent=2) + "\n")
+        return versions
+
+
+def run_name(environment: str, algorithm: str, seed: int | None) -> str:
+    """``{env}-{algo}-{seed}`` in characters that every file system takes.
+
+    >>> run_name("ALE/Pong-v5", "ppo", 3)
+    'ALE_Pong-v5-ppo-3'
+    """
+    return file_name(f"{environment}-{algorithm}-{'noseed' if seed is None else seed}")
+
+
+def file_name(text: str) -> str:
+    """Text as the name of one file: letters, digits, ``. _ -``, no leading dot, not too long."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).lstrip(".")[:180] or "run"
+
+
+def _write_text(path: Path, text: str) -> None:
+    with replacing(path) as stream:
+        stream.write(text.encode("utf-8"))
+
+
+# ------------------------------------------------------------------------------------------------------------- TOML
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def to_toml(table: Mapping[str, Any]) -> str:
+    """Plain values as a TOML document: values first, then one section per inner dictionary.
+
+    >>> print(to_toml({"steps": 1e5, "env": "CartPole-v1", "seed": None, "ppo": {"net_arch": [64, 64]}}), end="")
+    steps = 100000.0
+    env = "CartPole-v1"
+    <BLANKLINE>
+    [ppo]
+    net_arch = [64, 64]
+    """
+    return "\n".join(_toml_lines(table, ())).strip("\n") + "\n"
+
+
+def _toml_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterable[str]:
+    given = {key: value for key, value in table.items() if value is not None}
+    if path:
+        yield f"\n[{'.'.join(map(_toml_key, path))}]"
+    for key, value in given.items():
+        if not isinstance(value, Mapping):
+            yield f"{_toml_key(key)} = {_toml_value(value, (*path, key))}"
+    for key, value in given.items():
+        if isinstance(value, Mapping):
+            yield from _toml_lines(value, (*path, key))
+
+
+def _toml_value(value: Any, path: tuple[str, ...]) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | os.PathLike):
+        return _toml_string(os.fspath(value))
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return repr(float(value)) if math.isfinite(value) else str(float(value))
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml_value(item, path) for item in value)}]"
+    if isinstance(value, Mapping):
+        pairs = (f"{_toml_key(key)} = {_toml_value(item, path)}" for key, item in value.items() if item is not None)
+        return f"{{{', '.join(pairs)}}}"
+    raise TypeError(
+        f"{'.'.join(map(str, path))} is {type(value).__name__} {value!r:.60}, which TOML cannot hold; expected text, "
+        "numbers, truth values, lists and dictionaries"
+    )
+
+
+def _toml_key(key: str) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"a configuration key is {type(key).__name__} {key!r:.60}, expected text")
+    return key if _BARE_KEY.fullmatch(key) else _toml_string(key)
+
+
+def _toml_string(text: str) -> str:
+    """JSON's escapes are TOML's too, but for characters beyond 16 bits and for DEL."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TypeError(f"{text!r:.60} holds half a character, which TOML cannot hold ({error.reason})") from error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+# --------------------------------------------------------------------------------------------------------- versions
+
+
+def collect_versions() -> dict[str, Any]:
+    """Python, machine, packages and, within a git repository, the revision of the current folder."""
+    packages = {name: _package_version(name) for name in PACKAGES + ENVIRONMENT_PACKAGES}
+    versions: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "packages": {name: version for name, version in packages.items() if version is not None},
+    }
+    revision = git_revision(Path.cwd())
+    return versions if revision is None else {**versions, **revision}
+
+
+def _package_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def git_revision(folder: Path) -> dict[str, Any] | None:
+    """The commit checked out in a folder and whether files differ from it; None outside git or without git."""
+    revision = _git(folder, "rev-parse", "HEAD")
+    if revision is None:
+        return None
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return {"git_revision": revision, "git_changed": bool(changed)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "--no-optional-locks", *arguments]
+    try:
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return result.stdout.strip()

@@ -1,0 +1,129 @@
+"""``predict`` for every observation and action space, one observation or many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from proximo import PPO
+
+OBSERVATIONS: dict[str, tuple[str, spaces.Space[Any]]] = {
+    "vector": ("MlpPolicy", spaces.Box(-1.0, 1.0, (3,), np.float32)),
+    "double": ("MlpPolicy", spaces.Box(-1.0, 1.0, (3,), np.float64)),
+    "matrix": ("MlpPolicy", spaces.Box(-1.0, 1.0, (2, 3), np.float32)),
+    "discrete": ("MlpPolicy", spaces.Discrete(5)),
+    "multidiscrete": ("MlpPolicy", spaces.MultiDiscrete([3, 2])),
+    "multibinary": ("MlpPolicy", spaces.MultiBinary(4)),
+    "image, channels last": ("CnnPolicy", spaces.Box(0, 255, (40, 36, 3), np.uint8)),
+    "image, channels first": ("CnnPolicy", spaces.Box(0, 255, (3, 40, 36), np.uint8)),
+    "dict": (
+        "MultiInputPolicy",
+        spaces.Dict(
+            {
+                "image": spaces.Box(0, 255, (36, 36, 1), np.uint8),
+                "vector": spaces.Box(-1.0, 1.0, (2,), np.float32),
+                "choice": spaces.Discrete(3),
+            }
+        ),
+    ),
+}
+ACTIONS: dict[str, spaces.Space[Any]] = {
+    "discrete": spaces.Discrete(3),
+    "box": spaces.Box(-0.5, 0.25, (2,), np.float32),
+    "matrix": spaces.Box(-1.0, 1.0, (2, 2), np.float32),
+    "multidiscrete": spaces.MultiDiscrete([2, 3]),
+    "multibinary": spaces.MultiBinary(3),
+}
+
+
+class SpacesEnv(gym.Env[Any, Any]):
+    def __init__(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), (action, self.action_space)
+        self.steps += 1
+        return self.observation_space.sample(), 1.0, self.steps % 5 == 0, self.steps % 7 == 0, {}
+
+
+def make_model(policy: str, observation: spaces.Space[Any], action: spaces.Space[Any], backend: str = "auto") -> PPO:
+    return PPO(
+        policy, SpacesEnv(observation, action), n_steps=12, batch_size=12, n_epochs=1, seed=0, backend=backend
+    )
+
+
+def stack(samples: list[Any]) -> Any:
+    if isinstance(samples[0], dict):
+        return {key: np.stack([sample[key] for sample in samples]) for key in samples[0]}
+    return np.stack(samples)
+
+
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_one_observation_and_a_batch_agree(name: str) -> None:
+    policy, space = OBSERVATIONS[name]
+    model = make_model(policy, space, ACTIONS["box"])
+    model.learn(12)
+    samples = [space.sample() for _ in range(4)]
+    batched, state = model.predict(stack(samples), deterministic=True)
+    assert state is None
+    assert batched.shape == (4, 2)
+    for sample, expected in zip(samples, batched, strict=True):
+        action, _ = model.predict(sample, deterministic=True)
+        assert action.shape == (2,)
+        np.testing.assert_allclose(action, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["fused", "torch"])
+@pytest.mark.parametrize("name", ACTIONS)
+def test_actions_fit_their_space(name: str, backend: str) -> None:
+    """While training (the environment checks each action) and from predict, sampled and deterministic."""
+    policy, space = OBSERVATIONS["vector"]
+    action_space = ACTIONS[name]
+    model = make_model(policy, space, action_space, backend)
+    model.learn(24)
+    for deterministic in (False, True):
+        action, _ = model.predict(space.sample(), deterministic=deterministic)
+        assert action_space.contains(action if action.shape else action[()]), action
+        batch, _ = model.predict(stack([space.sample() for _ in range(6)]), deterministic=deterministic)
+        assert batch.shape == (6, *(action_space.shape or ()))
+        assert all(action_space.contains(each) for each in batch)
+
+
+@pytest.mark.parametrize("name", ["image, channels last", "image, channels first"])
+def test_images_are_taken_either_way_round(name: str) -> None:
+    policy, space = OBSERVATIONS[name]
+    model = make_model(policy, space, ACTIONS["box"])
+    assert model.observation_space.shape == (3, 40, 36)
+    first = np.random.default_rng(0).integers(0, 256, (2, 3, 40, 36), dtype=np.uint8)
+    last = np.moveaxis(first, 1, -1)
+    expected, _ = model.predict(first, deterministic=True)
+    np.testing.assert_allclose(model.predict(last, deterministic=True)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(model.predict(last[0], deterministic=True)[0], expected[0], atol=1e-6)
+
+
+def test_sampling_follows_torchs_seed() -> None:
+    import torch
+
+    model = make_model(*OBSERVATIONS["vector"], ACTIONS["box"])
+    draws = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        draws.append(model.predict(np.zeros((8, 3), np.float32))[0])
+    assert np.array_equal(*draws)
+    assert len({float(action[0]) for action in draws[0]}) > 1
+
+
+def test_lists_and_float64_are_taken() -> None:
+    model = make_model(*OBSERVATIONS["vector"], ACTIONS["box"])
+    expected, _ = model.predict(np.array([0.1, 0.2, 0.3], np.float32), deterministic=True)
+    np.testing.assert_allclose(model.predict([0.1, 0.2, 0.3], deterministic=True)[0], expected, atol=1e-6)
+    assert model.predict(3, deterministic=True)[0].shape == () if False else True

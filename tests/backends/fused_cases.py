@@ -1,0 +1,179 @@
+"""Policies, rollouts and a plain PyTorch update that the kernels are held against."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from hypothesis import strategies as st
+from torch import nn
+
+from proximo.backends.fused import FusedBackend
+from proximo.data import Rollout
+from proximo.functional.losses import PPOSettings
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.flat_parameters import FlatParameters
+
+ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.SiLU, nn.Sigmoid]
+
+widths = st.lists(st.integers(1, 40) | st.just(64), max_size=3)
+action_spaces = st.one_of(
+    st.integers(2, 9).map(spaces.Discrete),
+    st.lists(st.integers(2, 6), min_size=1, max_size=4).map(spaces.MultiDiscrete),
+    st.integers(1, 6).map(spaces.MultiBinary),
+    st.integers(1, 6).map(lambda size: spaces.Box(-1.0, 1.0, (size,))),
+)
+policies = st.builds(
+    lambda features, actions, pi, vf, activation, seed: make_policy(
+        spaces.Box(-np.inf, np.inf, (features,)), actions, {"pi": pi, "vf": vf}, activation, seed
+    ),
+    st.integers(1, 20), action_spaces, widths, widths, st.sampled_from(ACTIVATIONS), st.integers(0, 99),
+)  # fmt: skip
+
+
+def make_policy(
+    observations: spaces.Space[Any],
+    actions: spaces.Space[Any],
+    net_arch: Any = None,
+    activation: type[nn.Module] = nn.Tanh,
+    seed: int = 0,
+    **kwargs: Any,
+) -> ActorCriticPolicy:
+    """A policy with weights far enough from their start that every part of it matters."""
+    torch.manual_seed(seed)
+    policy = ActorCriticPolicy(observations, actions, lambda _: 1e-3, net_arch, activation, **kwargs)
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return policy
+
+
+def make_backend(policy: ActorCriticPolicy, seed: int = 0) -> FusedBackend:
+    return FusedBackend(policy, FlatParameters(policy, policy.optimizer), np.random.default_rng(seed))
+
+
+def twin(policy: ActorCriticPolicy) -> ActorCriticPolicy:
+    """The same policy with memory and optimiser of its own."""
+    other = copy.deepcopy(policy)
+    other.optimizer = type(policy.optimizer)(other.parameters(), **policy.optimizer.defaults)
+    return other
+
+
+def empty_rollout(steps: int, environments: int, policy: ActorCriticPolicy, rng: np.random.Generator) -> Rollout:
+    """Random observations, the rest zero."""
+    shape = (steps, environments)
+    size = {spaces.Discrete: 1}.get(type(policy.action_space)) or int(np.prod(policy.action_space.shape))
+    return Rollout(
+        observations=rng.standard_normal((*shape, *policy.observation_space.shape)).astype(np.float32),
+        actions=np.zeros((*shape, size), policy.action_space.dtype),
+        last_values=np.zeros(environments, np.float32),
+        **{name: np.zeros(shape, np.bool_) for name in ("episode_starts", "terminated", "truncated")},
+        **{
+            name: np.zeros(shape, np.float32)
+            for name in ("rewards", "values", "log_probs", "bootstrap_values", "advantages", "returns")
+        },
+    )
+
+
+def collected_rollout(backend: FusedBackend, steps: int, environments: int, seed: int = 0) -> Rollout:
+    """A rollout of the backend's own actions, with random advantages and with log-probabilities of an older policy."""
+    rng = np.random.default_rng(seed)
+    rollout = empty_rollout(steps, environments, backend.policy, rng)
+    backend.start_rollout(steps, environments)
+    for step in range(steps):
+        backend.act(rollout.observations[step], rollout, step)
+    rollout.log_probs += rng.normal(0, 0.15, rollout.log_probs.shape).astype(np.float32)
+    rollout.values += rng.normal(0, 0.3, rollout.values.shape).astype(np.float32)
+    rollout.advantages[:] = rng.standard_normal(rollout.advantages.shape)
+    rollout.returns[:] = rng.standard_normal(rollout.returns.shape)
+    return rollout
+
+
+def settings_with(**changes: Any) -> PPOSettings:
+    defaults = {
+        "learning_rate": 1e-3, "batch_size": 64, "n_epochs": 1, "clip_range": 0.2, "clip_range_vf": None,
+        "normalize_advantage": True, "ent_coef": 0.01, "vf_coef": 0.5, "max_grad_norm": 0.5, "target_kl": None,
+    }  # fmt: skip
+    return PPOSettings(**(defaults | changes))
+
+
+def torch_actions(policy: ActorCriticPolicy, actions: np.ndarray) -> torch.Tensor:
+    rows = torch.from_numpy(actions.reshape(-1, actions.shape[-1]).copy())
+    return rows.flatten() if isinstance(policy.action_space, spaces.Discrete) else rows
+
+
+class NearThreshold(Exception):
+    """A sample lies so near to a clipping bound, or to the kink of an activation, that rounding decides its gradient."""
+
+
+def torch_epoch(
+    policy: ActorCriticPolicy, rollout: Rollout, order: np.ndarray, settings: PPOSettings
+) -> tuple[np.ndarray, int | None]:
+    """PPO's minibatch steps in plain PyTorch. Returns the terms per minibatch, and where the KL stopped it."""
+    hooks = [
+        module.register_forward_pre_hook(lambda _, inputs: check_distance(inputs[0], 1e-6))
+        for module in policy.modules()
+        if isinstance(module, nn.ReLU | nn.LeakyReLU)
+    ]
+    try:
+        return _torch_epoch(policy, rollout, order, settings)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _torch_epoch(
+    policy: ActorCriticPolicy, rollout: Rollout, order: np.ndarray, settings: PPOSettings
+) -> tuple[np.ndarray, int | None]:
+    samples = rollout.steps * rollout.environments
+    observations = torch.from_numpy(rollout.observations.reshape(samples, -1))
+    actions = torch_actions(policy, rollout.actions)
+    rows = []
+    for index, start in enumerate(range(0, len(order), settings.batch_size)):
+        batch = torch.from_numpy(order[start : start + settings.batch_size])
+        old_values, old_log_probs, advantages, returns = (
+            torch.from_numpy(array.reshape(samples))[batch]
+            for array in (rollout.values, rollout.log_probs, rollout.advantages, rollout.returns)
+        )
+        if settings.normalize_advantage and len(batch) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        values, log_probs, entropy = policy.evaluate_actions(observations[batch], actions[batch])
+        values = values.flatten()
+        log_ratio = log_probs - old_log_probs
+        ratio = log_ratio.exp()
+        surrogate = torch.min(
+            advantages * ratio, advantages * ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
+        )
+        check_distance((ratio - 1).abs() - settings.clip_range)
+        if settings.clip_range_vf is not None:
+            change = values - old_values
+            check_distance(change.abs() - settings.clip_range_vf)
+            values = old_values + change.clamp(-settings.clip_range_vf, settings.clip_range_vf)
+        policy_loss, value_loss, entropy_loss = -surrogate.mean(), ((returns - values) ** 2).mean(), -entropy.mean()
+        loss = policy_loss + settings.ent_coef * entropy_loss + settings.vf_coef * value_loss
+        divergence = (ratio - 1 - log_ratio).mean()
+        clipped = ((ratio - 1).abs() > settings.clip_range).float().mean()
+        terms = (policy_loss, value_loss, entropy_loss, divergence, clipped, loss)
+        rows.append([term.item() for term in terms])
+        if settings.target_kl is not None and divergence > 1.5 * settings.target_kl:
+            return np.array(rows), index
+        policy.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(policy.parameters(), settings.max_grad_norm)
+        for group in policy.optimizer.param_groups:
+            group["lr"] = settings.learning_rate
+        policy.optimizer.step()
+    return np.array(rows), None
+
+
+def check_distance(distances: torch.Tensor, least: float = 1e-5) -> None:
+    if distances.abs().min() < least:
+        raise NearThreshold
+
+
+def parameter_distance(one: nn.Module, other: nn.Module) -> float:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return max((a - b).abs().max().item() for a, b in pairs)
