@@ -151,7 +151,7 @@ def test_overrides(tmp_path: Path, trained: PPO) -> None:
     loaded = PPO.load(tmp_path / "model", learning_rate=0.5, n_epochs=1, gamma=0.5, verbose=0, seed=99)
     assert (loaded.n_epochs, loaded.gamma, loaded.seed) == (1, 0.5, 99)
     assert loaded.lr_schedule(1.0) == 0.5
-    with pytest.raises(TypeError, match="learning_rat.*did you mean 'learning_rate'"):
+    with pytest.raises(TypeError, match=r"learning_rat.*did you mean 'learning_rate'"):
         PPO.load(tmp_path / "model", learning_rat=0.5)
     with pytest.raises(ValueError, match="policy_kwargs"):
         PPO.load(tmp_path / "model", policy_kwargs={"net_arch": [8]})

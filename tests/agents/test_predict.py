@@ -56,9 +56,7 @@ class SpacesEnv(gym.Env[Any, Any]):
 
 
 def make_model(policy: str, observation: spaces.Space[Any], action: spaces.Space[Any], backend: str = "auto") -> PPO:
-    return PPO(
-        policy, SpacesEnv(observation, action), n_steps=12, batch_size=12, n_epochs=1, seed=0, backend=backend
-    )
+    return PPO(policy, SpacesEnv(observation, action), n_steps=12, batch_size=12, n_epochs=1, seed=0, backend=backend)
 
 
 def stack(samples: list[Any]) -> Any:
@@ -126,4 +124,5 @@ def test_lists_and_float64_are_taken() -> None:
     model = make_model(*OBSERVATIONS["vector"], ACTIONS["box"])
     expected, _ = model.predict(np.array([0.1, 0.2, 0.3], np.float32), deterministic=True)
     np.testing.assert_allclose(model.predict([0.1, 0.2, 0.3], deterministic=True)[0], expected, atol=1e-6)
-    assert model.predict(3, deterministic=True)[0].shape == () if False else True
+    chooser = make_model(*OBSERVATIONS["discrete"], ACTIONS["discrete"])
+    assert chooser.predict(3, deterministic=True)[0] == chooser.predict(np.array([3]), deterministic=True)[0][0]

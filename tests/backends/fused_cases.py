@@ -106,7 +106,7 @@ def torch_actions(policy: ActorCriticPolicy, actions: np.ndarray) -> torch.Tenso
 
 
 class NearThreshold(Exception):
-    """A sample lies so near to a clipping bound, or to the kink of an activation, that rounding decides its gradient."""
+    """A sample lies so near to a clipping bound, or to a kink of an activation, that rounding decides its gradient."""
 
 
 def torch_epoch(

@@ -54,8 +54,9 @@ def test_an_epoch_equals_autograds(policy, options, minibatches, seed):
 
 
 @pytest.mark.parametrize(
-    "observations", [spaces.Discrete(6), spaces.MultiDiscrete([3, 4]), spaces.MultiBinary(4), spaces.Box(0, 9, (2, 2), np.int64)]
-)  # fmt: skip
+    "observations",
+    [spaces.Discrete(6), spaces.MultiDiscrete([3, 4]), spaces.MultiBinary(4), spaces.Box(0, 9, (2, 2), np.int64)],
+)
 def test_an_update_from_encoded_observations(observations):
     policy = make_policy(observations, spaces.Discrete(3), [16])
     backend, reference = make_backend(policy), twin(policy)
@@ -200,7 +201,12 @@ def test_samples_outside_of_the_rollout_are_an_error():
 @pytest.mark.parametrize("action_space", ["discrete", "box", "multidiscrete", "multibinary"])
 def test_train_of_stable_baselines3_gives_the_same_parameters(action_space):
     sb3 = pytest.importorskip("stable_baselines3")
-    from stable_baselines3.common.envs import IdentityEnv, IdentityEnvBox, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
+    from stable_baselines3.common.envs import (
+        IdentityEnv,
+        IdentityEnvBox,
+        IdentityEnvMultiBinary,
+        IdentityEnvMultiDiscrete,
+    )
     from stable_baselines3.common.logger import Logger
 
     env = {
@@ -220,9 +226,7 @@ def test_train_of_stable_baselines3_gives_the_same_parameters(action_space):
     rollout = collected_rollout(make_backend(make_policy(BOX, env.action_space)), steps, 1)
     env.observation_space.seed(1)
     shape = env.observation_space.shape or (1,)
-    rollout.observations = np.stack(
-        [np.reshape(env.observation_space.sample(), (1, *shape)) for _ in range(steps)]
-    )
+    rollout.observations = np.stack([np.reshape(env.observation_space.sample(), (1, *shape)) for _ in range(steps)])
     buffer = model.rollout_buffer
     buffer.observations[:] = rollout.observations
     for name in ("actions", "values", "log_probs", "advantages", "returns"):
@@ -230,7 +234,9 @@ def test_train_of_stable_baselines3_gives_the_same_parameters(action_space):
     with torch.no_grad():
         flat = torch.from_numpy(buffer.actions.reshape(steps, -1))
         flat = flat.long().flatten() if action_space == "discrete" else flat.float()
-        _, log_probs, _ = model.policy.evaluate_actions(torch.from_numpy(rollout.observations.reshape(steps, *shape)), flat)
+        _, log_probs, _ = model.policy.evaluate_actions(
+            torch.from_numpy(rollout.observations.reshape(steps, *shape)), flat
+        )
     rollout.log_probs[:] = buffer.log_probs[:] = log_probs.numpy()[:, None] + rng.normal(0, 0.1, (steps, 1))
     buffer.full = True
 

@@ -48,7 +48,7 @@ ABSENT_NAMES = {
 }
 
 
-ALIASES = (types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.Callable[[int], int]))  # noqa: UP006, UP007
+ALIASES = (types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.Callable[[int], int]))  # noqa: UP007
 
 
 def public_names(module: ModuleType) -> set[str]:

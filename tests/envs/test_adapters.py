@@ -314,6 +314,9 @@ class TestStableBaselines3:
         assert step.infos[0]["episode"]["r"] == 3.0  # the monitor's, not the normalised
         assert step.rewards[0] != 2.0
         assert step.final_observations[0].dtype == np.float32
+        assert env.obs_rms is inner.obs_rms
+        assert env.has_attr("length")
+        assert not env.has_attr("nonsense")
 
     def test_its_single_environment_is_not_monitored_twice(self):
         from stable_baselines3.common.monitor import Monitor as Sb3Monitor

@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from proximo.data import Minibatch
-from proximo.functional.losses import PPOSettings, approximate_kl, clipped_surrogate, clipped_values, normalize, ppo_loss
+from proximo.functional.losses import (
+    PPOSettings,
+    approximate_kl,
+    clipped_surrogate,
+    clipped_values,
+    normalize,
+    ppo_loss,
+)
 
 SETTINGS = PPOSettings(
     learning_rate=1e-3,

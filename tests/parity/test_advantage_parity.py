@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -66,7 +66,14 @@ class ScriptedEnv(gym.Env[Any, Any]):
 
     observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
     action_space = spaces.Discrete(2)
-    ends = {3: "terminated", 5: "truncated", 6: "both", 11: "truncated", 12: "terminated", 16: "truncated"}
+    ends: ClassVar[dict[int, str]] = {
+        3: "terminated",
+        5: "truncated",
+        6: "both",
+        11: "truncated",
+        12: "terminated",
+        16: "truncated",
+    }
 
     def __init__(self) -> None:
         self.clock = 0
@@ -120,5 +127,5 @@ def test_collected_rollouts_are_equal(backend: str, with_locals: bool) -> None:
     mine.rollout["rewards"] = rollout.rewards + ours.gamma * rollout.bootstrap_values
     for name, expected in theirs.rollout.items():
         np.testing.assert_allclose(mine.rollout[name], expected, atol=2e-5, err_msg=name)
-    assert list(ours.ep_info_buffer)[0]["l"] == oracle.ep_info_buffer[0]["l"] == 3
+    assert ours.ep_info_buffer[0]["l"] == oracle.ep_info_buffer[0]["l"] == 3
     assert [episode["r"] for episode in ours.ep_info_buffer] == [episode["r"] for episode in oracle.ep_info_buffer]

@@ -130,6 +130,26 @@ def test_kl_limits_stop_where_they_should(make_pair: Callable[..., Any], monkeyp
     assert epochs["kl never stops"] == 3
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("factor", "stops"), [(0.999, True), (1.001, False)])
+def test_kl_limit_is_one_and_a_half_times_the_target(
+    make_pair: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, factor: float, stops: bool, backend: str
+) -> None:
+    """A target just below or just above two thirds of the divergence decides whether the step is taken."""
+
+    def train(target_kl: float | None) -> Any:
+        pair = make_pair(ACTIONS["discrete"], backend=backend, batch_size=36, n_epochs=1, target_kl=target_kl)
+        pair.fill(seed=8)
+        before = pair.ours.policy.value_net.weight.detach().clone()
+        pair.train(monkeypatch, seed=8)
+        return pair, torch.equal(before, pair.ours.policy.value_net.weight)
+
+    divergence = train(None)[0].ours.logger.name_to_value["train/approx_kl"]
+    pair, stopped = train(factor * divergence / 1.5)
+    assert stopped is stops
+    assert_equal_updates(pair)
+
+
 OTHER_OPTIMIZERS = {
     "RMSprop": (torch.optim.RMSprop, {"alpha": 0.99, "eps": 1e-5}),
     "AdamW": (torch.optim.AdamW, {"weight_decay": 0.1}),
@@ -158,7 +178,12 @@ def test_other_optimizers(
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "observation_space",
-    [spaces.Discrete(4), spaces.MultiDiscrete([3, 2]), spaces.MultiBinary(4), spaces.Box(-1.0, 1.0, (2, 3), np.float64)],
+    [
+        spaces.Discrete(4),
+        spaces.MultiDiscrete([3, 2]),
+        spaces.MultiBinary(4),
+        spaces.Box(-1.0, 1.0, (2, 3), np.float64),
+    ],
     ids=["discrete", "multidiscrete", "multibinary", "matrix"],
 )
 def test_observation_spaces(

@@ -151,6 +151,11 @@ class OnPolicyAlgorithm(ABC):
             return RolloutBuffer
         if not (isinstance(buffer_class, type) and issubclass(buffer_class, RolloutBuffer)):
             raise TypeError(f"rollout_buffer_class is {buffer_class!r}; expected a subclass of RolloutBuffer")
+        if hasattr(buffer_class, "_get_samples"):
+            raise TypeError(
+                f"{buffer_class.__name__} overrides _get_samples, which nothing calls here; override get(batch_size), "
+                "which yields minibatches"
+            )
         return buffer_class
 
     def _take_env(self, env: VecEnv) -> None:
@@ -219,8 +224,9 @@ class OnPolicyAlgorithm(ABC):
             print(f"Using {self.device} device, backend {self._backend.description}")  # noqa: T201
 
     def _current_backend(self) -> FusedBackend | TorchBackend:
-        """The backend, bound anew when the user replaced modules, parameters or optimiser state since."""
-        if not self._backend.flat.is_current():
+        """The backend, bound anew when the user replaced the policy, a part of it, or the optimiser or its state."""
+        flat = self._backend.flat
+        if flat.module is not self.policy or flat.optimizer is not self.policy.optimizer or not flat.is_current():
             self._bind_backend()
         return self._backend
 

@@ -34,7 +34,7 @@ def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> 
             raise ValueError(f"{algorithm} has no argument {name!r}; {near_matches(name, known)}")
     policy = preset.policy or fitting_policy(env)
     try:
-        return agent(policy, env, **arguments, **settings)  # type: ignore[call-arg]
+        return agent(policy, env, **arguments, **settings)
     except TypeError as error:  # a value of the wrong kind, from a flag or a file
         raise ValueError(f"the arguments do not fit {algorithm}: {error}") from error
 

@@ -19,7 +19,9 @@ EXAMPLES = ("proximo bench",)
 def run(words: Sequence[str]) -> int:
     if words[:1] in (["-h"], ["--help"]):
         examples = "\n".join(f"  {example}" for example in EXAMPLES)
-        output().print(f"usage: proximo bench [-h] [OPTIONS OF benchmarks/run.py]\n\n{SUMMARY}\n\nExamples:\n{examples}")
+        output().print(
+            f"usage: proximo bench [-h] [OPTIONS OF benchmarks/run.py]\n\n{SUMMARY}\n\nExamples:\n{examples}"
+        )
         return 0
     options = list(words[1:]) if words[:1] == ["--"] else list(words)
     return subprocess.run([sys.executable, "-m", "benchmarks.run", *options], cwd=source_tree(), check=False).returncode

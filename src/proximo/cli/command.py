@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import tyro
 
@@ -15,11 +15,11 @@ def parse(
 ) -> Arguments:
     """Read a command's words into its dataclass; ``--help`` and mistakes end the program as usual (0 and 2)."""
     shown = "\n".join(f"  {example}" for example in examples)
-    parsed: Any = tyro.cli(
+    parsed: Arguments = tyro.cli(
         arguments,
         prog=f"proximo {command}",
         description=f"{summary}\n\nExamples:\n{shown}",
         args=list(words),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
-    return parsed  # type: ignore[no-any-return]
+    return parsed

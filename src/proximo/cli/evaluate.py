@@ -14,9 +14,9 @@ from proximo.cli.flags import Count, OptionalPath, default_is
 
 SUMMARY = """Play episodes with the trained agent of a run folder and report the mean return with its 95 % interval."""
 EXAMPLES = (
-    "proximo evaluate runs/ppo/CartPole-v1_1",
-    "proximo evaluate runs/ppo/CartPole-v1_1 --episodes 1000 --stochastic --seed 7",
-    "proximo evaluate runs/ppo/CartPole-v1_1 --model runs/ppo/CartPole-v1_1/checkpoints/model_50000_steps.zip",
+    "proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405",
+    "proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405 --episodes 1000 --stochastic --seed 7",
+    "proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405 --model checkpoints/model_50000_steps.zip",
 )
 
 
@@ -33,7 +33,7 @@ class Evaluate:
     stochastic: bool = False
     """Draw actions from the policy; otherwise the most likely action is taken."""
     model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Model file, for example a checkpoint of the run."""
+    """Another model file of the run, such as checkpoints/model_50000_steps.zip."""
     device: str = "auto"
     """Where the policy runs: auto, cpu, cuda, …"""
 

@@ -8,11 +8,13 @@ import textwrap
 import tomllib
 from collections.abc import Callable
 from dataclasses import Field, field, fields, make_dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import tyro
 
+from proximo.data import Schedule
 from proximo.errors import near_matches
 from proximo.zoo.presets import schedule_from_text
 
@@ -30,12 +32,9 @@ class Unset:
 UNSET = Unset()
 
 
-def given(**values: Any) -> dict[str, Any]:
-    """The values that were given.
-
-    >>> given(gamma=0.9, n_steps=UNSET)
-    {'gamma': 0.9}
-    """
+def given_flags(flags: Any) -> dict[str, Any]:
+    """The fields of a dataclass of :func:`hyperparameter_flags` that were given."""
+    values = {item.name: getattr(flags, item.name) for item in fields(flags)}
     return {name: value for name, value in values.items() if value is not UNSET}
 
 
@@ -74,7 +73,7 @@ def field_docstrings(dataclass: type) -> dict[str, str]:
     for base in reversed(dataclass.__mro__[:-1]):
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         statements = body.body if isinstance(body, ast.ClassDef) else []
-        for statement, following in zip(statements, statements[1:], strict=False):
+        for statement, following in pairwise(statements):
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 value = following.value if isinstance(following, ast.Expr) else None
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
@@ -106,20 +105,22 @@ def yes_or_no(text: str) -> bool:
 def _parser(name: str, kind: Any) -> tuple[Callable[[str], Any], str]:
     """How the text of a flag becomes a value, and what the help text calls such a value."""
     parts = set(getattr(kind, "__args__", (kind,)))
-    takes_none = type(None) in parts
-    if bool in parts:
-        parse, metavar = yes_or_no, "{true,false}"
-    elif any(callable(part) and part not in (int, float, type(None)) for part in parts):  # a schedule is a function
-        parse, metavar = _schedule_parser(name), "FLOAT|lin_FLOAT"
-    elif float in parts:
-        parse, metavar = float, "FLOAT"
-    elif int in parts:
-        parse, metavar = whole_number, "INT"
-    else:
-        raise TypeError(f"no flag can be made for {name}: {kind}")
-    if not takes_none:
-        return parse, metavar
-    return (lambda text: None if text.lower() == "none" else parse(text)), f"{metavar}|none"
+    if type(None) in parts:
+        parse, metavar = _parser_of_value(name, parts - {type(None)})
+        return (lambda text: None if text.lower() == "none" else parse(text)), f"{metavar}|none"
+    return _parser_of_value(name, parts)
+
+
+def _parser_of_value(name: str, parts: set[Any]) -> tuple[Callable[[str], Any], str]:
+    if parts == {bool}:
+        return yes_or_no, "{true,false}"
+    if parts == {int}:
+        return whole_number, "INT"
+    if parts == {float}:
+        return float, "FLOAT"
+    if parts == {float, Schedule}:
+        return _schedule_parser(name), "FLOAT|lin_FLOAT"
+    raise TypeError(f"no flag can be made for {name} of type {parts}; expected bool, int, float or a schedule")
 
 
 def whole_number(text: str) -> int:
@@ -135,8 +136,6 @@ def whole_number(text: str) -> int:
     if number != int(number):
         raise ValueError(f"expected a whole number, got {text!r}")
     return int(number)
-
-
 
 
 def _schedule_parser(name: str) -> Callable[[str], Any]:

@@ -19,9 +19,9 @@ COMMANDS = {
 }
 EXAMPLES = """\
   proximo train CartPole-v1
-  proximo evaluate runs/ppo/CartPole-v1_1
-  proximo watch runs/ppo/CartPole-v1_1
-  proximo plot runs/ppo/CartPole-v1_*"""
+  proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405
+  proximo watch runs/CartPole-v1-ppo-1-20260102-030405
+  proximo plot runs/CartPole-v1-*"""
 
 USER_ERROR = 2
 INTERRUPTED = 130

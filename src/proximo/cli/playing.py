@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -37,16 +38,23 @@ def load_agent(
     device: str = "auto",
 ) -> tuple[OnPolicyAlgorithm, VecEnv]:
     """The model of a run and environments like those it was trained in, statistics of normalisation included."""
-    path = run.model if model_file is None else model_file
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; has the training of {run.path} saved a model yet?")
+    path = find_model(run, model_file)
     config = run.config
-    env = make_preset_env(
-        config.preset, config.env, n_envs=n_envs, seed=seed, training=False, render_mode=render_mode
-    )
+    env = make_preset_env(config.preset, config.env, n_envs=n_envs, seed=seed, training=False, render_mode=render_mode)
     model = algorithm_class(config.algo).load(path, env=env, device=device)
     attached = model.get_env()
     return model, env if attached is None else attached
+
+
+def find_model(run: Run, name: Path | None) -> Path:
+    """The run's model, or the file of that name in the run folder, or the file at that path."""
+    if name is None:
+        name = run.folder.model
+    elif (run.folder.path / name).is_file():
+        name = run.folder.path / name
+    if not name.is_file():
+        raise FileNotFoundError(f"there is no model {name}; has the training in {run.folder.path} saved one yet?")
+    return name
 
 
 def evaluate_run(
@@ -98,9 +106,7 @@ def evaluation_table(evaluation: Evaluation, title: str) -> Table:
         "return", f"[bold]{mean:.2f}[/]", f"{low:.2f} … {high:.2f}", f"{evaluation.std:.2f}",
         f"{rewards.min():.2f}", f"{rewards.max():.2f}",
     )  # fmt: skip
-    table.add_row(
-        "length", f"{lengths.mean():.1f}", "", f"{lengths.std():.1f}", f"{lengths.min()}", f"{lengths.max()}"
-    )
+    table.add_row("length", f"{lengths.mean():.1f}", "", f"{lengths.std():.1f}", f"{lengths.min()}", f"{lengths.max()}")
     if evaluation.success_rate is not None:
         table.add_row("success", f"{100 * evaluation.success_rate:.1f} %", "", "", "", "")
     return table
@@ -116,6 +122,7 @@ def film_run(
     model_file: Path | None = None,
 ) -> Path:
     """Film ``seconds`` of the agent's play, in real time, to a GIF or MP4 file; returns the file written."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's SDL would look for a display, and complain
     model, env = load_agent(run, n_envs=1, seed=seed, model_file=model_file, render_mode="rgb_array")
     try:
         rate = _steps_per_second(run, env)

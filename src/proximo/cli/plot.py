@@ -16,9 +16,9 @@ from proximo.cli.runs import Run
 SUMMARY = """Draw the learning curves of run folders. Runs that differ only in their seed become one curve, their mean,
 with its 95 % interval."""
 EXAMPLES = (
-    "proximo plot runs/ppo/CartPole-v1_*",
-    "proximo plot runs/ppo/CartPole-v1_1 -o curve.png --x time/time_elapsed",
-    "proximo plot runs/ppo/Pendulum-v1_* --y train/explained_variance",
+    "proximo plot runs/CartPole-v1-*",
+    "proximo plot runs/CartPole-v1-ppo-1-20260102-030405 -o curve.png --x time/time_elapsed",
+    "proximo plot runs/Pendulum-v1-* --y train/explained_variance",
 )
 
 
@@ -41,7 +41,7 @@ class Plot:
 def run(words: Sequence[str]) -> int:
     arguments = parse(Plot, "plot", SUMMARY, EXAMPLES, words)
     if not arguments.runs:
-        raise ValueError("name at least one run folder, such as runs/ppo/CartPole-v1_1")
+        raise ValueError("name at least one run folder, such as runs/CartPole-v1-ppo-1-20260102-030405")
     from proximo.cli.console import output, shown_path
     from proximo.training.plotting import plot_learning_curves
 
@@ -63,12 +63,12 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Path]]:
     distinct: list[dict[str, Any]] = []
     members: list[list[Path]] = []
     for run in runs:
-        row = run.config.as_row()
-        del row["seed"]
+        row = run.config.as_table()
+        del row["seed"], row["preset"]
         if row not in distinct:
             distinct.append(row)
             members.append([])
-        members[distinct.index(row)].append(run.path)
+        members[distinct.index(row)].append(run.folder.path)
     return dict(zip(_labels(distinct), members, strict=True))
 
 
@@ -76,7 +76,7 @@ def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Algorithm and environment, and where several rows have the same, the values in which these differ.
 
     >>> _labels([{"algo": "ppo", "env": "A", "gamma": 0.9}, {"algo": "ppo", "env": "A", "gamma": 0.99}])
-    ['PPO A, gamma 0.9', 'PPO A, gamma 0.99']
+    ['PPO on A, gamma 0.9', 'PPO on A, gamma 0.99']
     """
     labels = []
     for row in rows:
@@ -84,7 +84,7 @@ def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:
         keys = sorted({key for other in rivals for key in other})
         differing = [key for key in keys if any(other.get(key) != row.get(key) for other in rivals)]
         parts = [f"{key} {row[key]}" for key in differing if key in row]
-        labels.append(", ".join([f"{row['algo'].upper()} {row['env']}", *parts]))
+        labels.append(", ".join([f"{row['algo'].upper()} on {row['env']}", *parts]))
     return labels
 
 
@@ -93,7 +93,7 @@ def draw_curve(run: Run) -> None:
     from proximo.training.plotting import plot_learning_curves, read_curve
 
     try:
-        read_curve(run.path, "time/total_timesteps", "rollout/ep_rew_mean")
+        read_curve(run.folder.path, "time/total_timesteps", "rollout/ep_rew_mean")
     except ValueError:
         return
-    plot_learning_curves(grouped([run]), run.learning_curve)
+    plot_learning_curves(grouped([run]), run.folder.learning_curve)

@@ -1,3 +1,93 @@
-"""Run folders as the command line makes and reads them."""
+"""A run as the command line knows it: its folder, and the configuration that describes it completely."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from proximo.training.run_folder import RunFolder, run_name
+from proximo.zoo import Preset
+
+if TYPE_CHECKING:
+    from proximo.training.loggers import Logger
+
+_OWN_KEYS = ("env", "algo", "seed", "preset")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What is trained and how; ``config.toml`` holds it in the keys of the presets."""
+
+    env: str
+    algo: str
+    seed: int
+    preset: Preset
+
+    def as_table(self) -> dict[str, Any]:
+        own = {"env": self.env, "algo": self.algo, "seed": self.seed, "preset": self.preset.name}
+        return {**own, **self.preset.as_row()}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], source: object) -> Self:
+        if missing := [key for key in _OWN_KEYS if key not in table]:
+            raise ValueError(f"{source} lacks {', '.join(missing)}; expected the config.toml of a run")
+        row = {key: value for key, value in table.items() if key not in _OWN_KEYS}
+        preset = Preset.from_row(table["preset"], row)
+        return cls(env=table["env"], algo=table["algo"], seed=table["seed"], preset=preset)
+
+    def completed(self, config_class: type, policy: str) -> RunConfig:
+        """With every hyperparameter written out, so that the run can be repeated when defaults have changed."""
+        defaults = {item.name: item.default for item in fields(config_class)}
+        preset = self.preset.changed({**defaults, **self.preset.arguments}, policy=policy)
+        return RunConfig(env=self.env, algo=self.algo, seed=self.seed, preset=preset)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder and its configuration."""
+
+    folder: RunFolder
+    config: RunConfig
+
+    @classmethod
+    def create(cls, root: Path, config: RunConfig) -> Self:
+        """A new folder with configuration and versions in it."""
+        folder = RunFolder.create(root, run_name(config.env, config.algo, config.seed))
+        folder.write_config(config.as_table())
+        folder.write_versions()
+        return cls(folder, config)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        folder = RunFolder.open(path)
+        return cls(folder, RunConfig.from_table(folder.read_config(), folder.config))
+
+    def make_logger(self, tensorboard: bool = False) -> Logger:
+        """Metrics as CSV and as JSON lines, on request for TensorBoard too."""
+        from proximo.training.log_formats import CSVOutputFormat, JSONOutputFormat, KVWriter, TensorBoardOutputFormat
+        from proximo.training.loggers import Logger
+
+        outputs: list[KVWriter] = [
+            CSVOutputFormat(str(self.folder.progress_csv)),
+            JSONOutputFormat(str(self.folder.progress_jsonl)),
+        ]
+        if tensorboard:
+            outputs.append(TensorBoardOutputFormat(str(self.folder.path)))
+        return Logger(str(self.folder.path), outputs)
+
+    def contents(self) -> list[tuple[str, str]]:
+        """What there is in the folder: what it is, and the names of its files."""
+        folder = self.folder
+        known = [
+            ("model", [folder.model]),
+            ("checkpoints", [folder.checkpoints]),
+            ("metrics", [folder.progress_csv, folder.progress_jsonl]),
+            ("learning curve", [folder.learning_curve]),
+            ("film", [folder.video("gif")]),
+            ("configuration", [folder.config, folder.versions]),
+        ]
+        present = [(title, [path.name for path in paths if path.exists()]) for title, paths in known]
+        return [(title, ", ".join(names)) for title, names in present if names]

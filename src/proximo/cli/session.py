@@ -7,12 +7,17 @@ import time
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
+import torch
+from rich.markup import escape
+
 from proximo.agents.on_policy import OnPolicyAlgorithm
-from proximo.cli.algorithms import make_model
+from proximo.cli.algorithms import fitting_policy, make_model
 from proximo.cli.console import output, shown_path
 from proximo.cli.playing import evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
+from proximo.envs import VecEnv
 from proximo.errors import ProximoError
 from proximo.training.callbacks import BaseCallback, CheckpointCallback, counters_only
 from proximo.training.evaluation import Evaluation
@@ -28,19 +33,34 @@ RETURN_NOT_REACHED = 1
 
 def train(arguments: Train, config: RunConfig) -> int:
     """Train what ``config`` describes into a new run folder; returns the exit code."""
-    if arguments.until is not None and arguments.eval_episodes < 1:
-        raise ValueError("--until needs an evaluation: give --eval-episodes at least 1")
-    # whatever can be refused is refused by these two, before a folder is made
-    workers = "subproc" if arguments.workers else "dummy"
-    env = make_preset_env(config.preset, config.env, seed=config.seed, vec_env=workers)
+    # whatever can be refused is refused before a folder is made
+    check_device(arguments.device)
+    env = make_environments(config, arguments.workers)
     try:
         model = make_model(
             config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
         )
-        run = Run.create(arguments.runs_dir, config.completed(model))
+        policy = config.preset.policy or fitting_policy(env)
+        run = Run.create(arguments.runs_dir, config.completed(model.config_class, policy))
         return Session(arguments, run, model).finish()
     finally:
         env.close()
+
+
+def check_device(device: str) -> None:
+    try:
+        torch.device("cpu" if device == "auto" else device)
+    except RuntimeError as error:
+        raise ValueError(f"--device is {device!r}, no device of PyTorch; expected auto, cpu, cuda or cuda:1") from error
+
+
+def make_environments(config: RunConfig, workers: bool) -> VecEnv:
+    try:
+        return make_preset_env(config.preset, config.env, seed=config.seed, workers=workers)
+    except ProximoError:
+        raise
+    except (gym.error.Error, ImportError, TypeError) as error:  # an unknown package, or arguments it does not take
+        raise ValueError(f"the environment {config.env} cannot be made: {error}") from error
 
 
 class Interrupted(Exception):
@@ -62,16 +82,18 @@ class Session:
 
     def finish(self) -> int:
         self._introduce()
-        with self.run.logger(tensorboard=self.arguments.tensorboard) as logger:
-            self.model.set_logger(logger)
-            try:
-                evaluation = self._train_until_reached()
-            except Interrupted as interruption:
-                output().print("[yellow]interrupted:[/] the model is saved as it was")
-                self._list_files()
-                return 128 + interruption.signal_number
+        logger = self.run.make_logger(tensorboard=self.arguments.tensorboard)
+        self.model.set_logger(logger)
+        try:
+            evaluation = self._train_until_reached()
+        except Interrupted as interruption:
+            output().print("[yellow]interrupted:[/] the model is saved as it is")
+            self._list_files()
+            return 128 + interruption.signal_number
+        finally:
+            logger.close()
         if self.arguments.video:
-            film_run(self.run, self.run.video, seconds=10.0, seed=self.run.config.seed)
+            film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
         if evaluation is not None:
             output().print(evaluation_table(evaluation, title="evaluation"))
         self._list_files()
@@ -97,14 +119,14 @@ class Session:
             callbacks: list[BaseCallback] = [stop]
             if self.arguments.checkpoint_every > 0:
                 calls = max(self.arguments.checkpoint_every // self.model.n_envs, 1)
-                callbacks.append(CheckpointCallback(calls, str(self.run.checkpoints), name_prefix="model"))
+                callbacks.append(CheckpointCallback(calls, str(self.run.folder.checkpoints), name_prefix="model"))
             try:
                 self.model.learn(steps, callback=callbacks, reset_num_timesteps=not continued, progress_bar=True)
             except ProximoError:  # a failed environment, a NaN: the weights are those before it
-                self.model.save(self.run.model)
+                self.model.save(self.run.folder.model)
                 raise
             self.training_seconds += time.monotonic() - start
-            self.model.save(self.run.model)
+            self.model.save(self.run.folder.model)
             draw_curve(self.run)
             if stop.signal_number is not None:
                 raise Interrupted(stop.signal_number)
@@ -118,18 +140,18 @@ class Session:
         config = self.run.config
         environments = f"{config.preset.n_envs} environment{'s' if config.preset.n_envs > 1 else ''}"
         output().print(
-            f"[bold]{config.algo.upper()} on {config.env}[/]: {config.preset.n_timesteps:,} steps, {environments}, "
-            f"preset {config.preset.name}, seed {config.seed}, {self.model.backend} on {self.model.device}"
+            f"[bold]{config.algo.upper()} on {escape(config.env)}[/]: {config.preset.n_timesteps:,} steps, {environments}, "
+            f"preset {config.preset.name}, seed {config.seed}, device {self.model.device}, backend {self.model.backend}"
         )
 
     def _list_files(self) -> None:
         from rich.table import Table
 
-        steps = self.model.num_timesteps
         table = Table.grid(padding=(0, 2))
-        table.add_row("trained", f"{steps:,} steps in {self.training_seconds:.1f} s")
-        for title, path in self.run.contents():
-            table.add_row(title, shown_path(path))
+        table.add_row("trained", f"{self.model.num_timesteps:,} steps in {self.training_seconds:.1f} s")
+        table.add_row("run folder", f"[bold]{escape(shown_path(self.run.folder.path))}[/]")
+        for title, names in self.run.contents():
+            table.add_row(f"  {title}", names)
         output().print(table)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,17 +13,17 @@ import tyro
 from proximo.cli.algorithms import ALGORITHMS, algorithm_class
 from proximo.cli.command import parse
 from proximo.cli.flags import (
-    UNSET,
     Count,
     OptionalChoice,
     OptionalCount,
     OptionalNumber,
     OptionalTable,
     default_is,
+    given_flags,
     hyperparameter_flags,
 )
-from proximo.cli.runs import RunConfig, read_config
-from proximo.zoo import Preset, load_preset
+from proximo.cli.runs import Run, RunConfig
+from proximo.zoo import Preset, available_presets, load_preset
 from proximo.zoo.presets import named_preset
 
 SUMMARY = """Train an agent on ENV: any id that gymnasium knows; "package:Id-v0" imports the package first.
@@ -49,9 +49,8 @@ class Train:
     """Id of the environment."""
     algo: Literal["ppo"] = "ppo"
     """The algorithm."""
-    preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|FILE")] = "auto"
-    """Tuned hyperparameters: auto takes those of ENV, none the library's defaults; or give the name of a preset, or
-    the config.toml of a run to repeat it. Flags have the last word."""
+    preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|RUN")] = "auto"
+    """Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name, or a run to repeat."""
     steps: Annotated[OptionalCount, _from_preset] = None
     """Steps of the training, all environments together."""
     envs: Annotated[OptionalCount, _from_preset] = None
@@ -66,7 +65,7 @@ class Train:
     """Episodes of the evaluation after the training; 0 leaves it out."""
     video: bool = False
     """Film the trained agent into video.gif."""
-    checkpoint_every: Annotated[Count, default_is("0: none")] = 0
+    checkpoint_every: Annotated[Count, default_is("0, no checkpoints")] = 0
     """Steps between checkpoints of the model."""
     tensorboard: bool = False
     """Log for TensorBoard too."""
@@ -84,6 +83,8 @@ class Train:
     """Arguments of the environment as TOML, such as 'continuous = true'."""
     normalize: Annotated[OptionalChoice, _from_preset] = None
     """Normalise observations and rewards by their running statistics."""
+    hyperparameters: tyro.conf.Suppress[Any] = None
+    """The algorithm's own flags; their type depends on it."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -98,19 +99,15 @@ def parse_arguments(words: Sequence[str]) -> Train:
     """The arguments, with those of the chosen algorithm in ``hyperparameters``."""
     algorithm = algorithm_class(_chosen_algorithm(words))
     flags = hyperparameter_flags(algorithm.config_class)
-    kind = make_dataclass("Train", [("hyperparameters", flags)], bases=(Train,), frozen=True, kw_only=True)
+    kind = make_dataclass("Train", [("hyperparameters", flags, field(default_factory=flags))], bases=(Train,), frozen=True, kw_only=True)
     return parse(kind, "train", SUMMARY, EXAMPLES, words)
 
 
 def run_config(arguments: Train) -> RunConfig:
     """Preset, then flags: the whole description of the run that is to be."""
+    check_numbers(arguments)
     preset, seed = base_preset(arguments)
-    hyperparameters = getattr(arguments, "hyperparameters", None)
-    changes = {} if hyperparameters is None else {
-        item.name: getattr(hyperparameters, item.name)
-        for item in fields(hyperparameters)
-        if getattr(hyperparameters, item.name) is not UNSET
-    }
+    changes = given_flags(arguments.hyperparameters)
     if arguments.policy_kwargs is not None:
         changes["policy_kwargs"] = arguments.policy_kwargs
     settings = {
@@ -123,7 +120,22 @@ def run_config(arguments: Train) -> RunConfig:
     preset = preset.changed(changes, **{name: value for name, value in settings.items() if value is not None})
     if arguments.seed is not None:
         seed = arguments.seed
-    return RunConfig(env=arguments.env, algo=arguments.algo, seed=_drawn_seed() if seed is None else seed, preset=preset)
+    return RunConfig(
+        env=arguments.env, algo=arguments.algo, seed=_drawn_seed() if seed is None else seed, preset=preset
+    )
+
+
+def check_numbers(arguments: Train) -> None:
+    """Refuse numbers that no training can have; hyperparameters are checked by the algorithm."""
+    for flag, value, least in (
+        ("--steps", arguments.steps, 1),
+        ("--envs", arguments.envs, 1),
+        ("--seed", arguments.seed, 0),
+        ("--eval-episodes", arguments.eval_episodes, 0 if arguments.until is None else 1),
+        ("--checkpoint-every", arguments.checkpoint_every, 0),
+    ):
+        if value is not None and value < least:
+            raise ValueError(f"{flag} is {value}; expected at least {least}")
 
 
 def base_preset(arguments: Train) -> tuple[Preset, int | None]:
@@ -133,8 +145,8 @@ def base_preset(arguments: Train) -> tuple[Preset, int | None]:
             return load_preset(arguments.algo, arguments.env), None
         case "none":
             return named_preset(arguments.algo, "default"), None
-        case name if name.endswith(".toml"):
-            earlier = read_config(Path(name))
+        case name if name not in available_presets(arguments.algo) and Path(name).exists():
+            earlier = Run.open(name).config
             return earlier.preset, earlier.seed
         case name:
             return named_preset(arguments.algo, name), None

@@ -14,9 +14,9 @@ from proximo.cli.flags import Count, OptionalPath, default_is
 
 SUMMARY = """Film the trained agent of a run folder in real time, or watch it in a window."""
 EXAMPLES = (
-    "proximo watch runs/ppo/CartPole-v1_1",
-    "proximo watch runs/ppo/CartPole-v1_1 -o agent.mp4 --seconds 30",
-    "proximo watch runs/ppo/CartPole-v1_1 --window --episodes 3",
+    "proximo watch runs/CartPole-v1-ppo-1-20260102-030405",
+    "proximo watch runs/CartPole-v1-ppo-1-20260102-030405 -o agent.mp4 --seconds 30",
+    "proximo watch runs/CartPole-v1-ppo-1-20260102-030405 --window --episodes 3",
 )
 
 
@@ -39,7 +39,7 @@ class Watch:
     stochastic: bool = False
     """Draw actions from the policy; otherwise the most likely action is taken."""
     model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Model file, for example a checkpoint of the run."""
+    """Another model file of the run, such as checkpoints/model_50000_steps.zip."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -61,7 +61,7 @@ def run(words: Sequence[str]) -> int:
         return 0
     path = film_run(
         run,
-        arguments.output or run.video,
+        arguments.output or run.folder.video("gif"),
         seconds=arguments.seconds,
         seed=arguments.seed,
         deterministic=deterministic,

@@ -73,14 +73,15 @@ def _vectorised(env: Any, monitor: bool, verbose: int) -> VecEnv:
             _say("wrapping the environment in a Monitor", verbose)
         _say("wrapping the environment in a DummyVecEnv", verbose)
         return DummyVecEnv([partial(_monitored, env, monitor)])
+    got = f"the class {env.__qualname__}; make an instance of it" if isinstance(env, type) else repr(env)
     raise TypeError(
-        f"expected an environment id, a gymnasium.Env, a list of factories, a gymnasium VectorEnv, an EnvPool of "
-        f"env_type='gymnasium', or a VecEnv; got {type(env).__module__}.{type(env).__qualname__}"
+        "expected an environment id, a gymnasium.Env, a list of factories, a gymnasium VectorEnv, an EnvPool of "
+        f"env_type='gymnasium', or a VecEnv; got {got}"
     )
 
 
 def _looks_like_env(env: Any) -> bool:
-    return hasattr(env, "step") and hasattr(env, "reset")
+    return hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type)
 
 
 def _is_env_pool(env: Any) -> bool:
@@ -128,7 +129,7 @@ class VectorEnvAdapter(VecEnv):
         super().__init__(vector_env.num_envs, vector_env.single_observation_space, vector_env.single_action_space)
         self.metadata = {**self.metadata, **vector_env.metadata}
         self._totals = EpisodeTotals(self.num_envs)
-        self._ended_before = np.zeros(self.num_envs, bool)
+        self._to_be_reset: list[int] = []  # by the next step, in mode NEXT_STEP
         self._no_flags = np.zeros(self.num_envs, bool)
         self.actions: Any = None
 
@@ -141,7 +142,7 @@ class VectorEnvAdapter(VecEnv):
         self._reset_seeds()
         self._reset_options()
         self._totals.clear()
-        self._ended_before[:] = False
+        self._to_be_reset = []
         self.reset_infos = [info_of(infos, index) for index in range(self.num_envs)]
         return observations
 
@@ -186,13 +187,13 @@ class VectorEnvAdapter(VecEnv):
         rewards = np.asarray(rewards, np.float32)
         valid = self._valid_rows(vector_infos)
         self._totals.add(rewards, valid)
-        ended = terminated | truncated
-        if not ended.any():
+        ended: list[int] = (terminated | truncated).nonzero()[0].tolist()
+        if not ended:
             return StepArrays(observations, rewards, self._no_flags, self._no_flags, {}, {}, valid), vector_infos
         final_observations = self._final_observations(observations, vector_infos, ended)
         infos = self._ending_infos(vector_infos, final_observations, terminated)
         if self.mode is AutoresetMode.NEXT_STEP:
-            self._ended_before = ended
+            self._to_be_reset = ended
         elif self.mode is AutoresetMode.DISABLED:
             observations = self._reset_ended(ended)
         truncated = truncated & ~terminated
@@ -200,26 +201,26 @@ class VectorEnvAdapter(VecEnv):
 
     def _valid_rows(self, vector_infos: Info) -> Array | None:
         """None, or False where this step only reset the environment."""
-        if not self._ended_before.any():
+        if not self._to_be_reset:
             return None
-        valid = ~self._ended_before
-        for index in np.flatnonzero(self._ended_before).tolist():
+        valid = np.ones(self.num_envs, bool)
+        valid[self._to_be_reset] = False
+        for index in self._to_be_reset:
             self.reset_infos[index] = info_of(vector_infos, index)
-        self._ended_before = self._no_flags
+        self._to_be_reset = []
         return valid
 
     def _final_observations(
-        self, observations: Observation, vector_infos: Info, ended: Array
+        self, observations: Observation, vector_infos: Info, ended: list[int]
     ) -> dict[int, Observation]:
-        indices = np.flatnonzero(ended).tolist()
         if self.mode is not AutoresetMode.SAME_STEP:
-            return {index: copy_observation(observation_rows(observations, index)) for index in indices}
+            return {index: copy_observation(observation_rows(observations, index)) for index in ended}
         final = vector_infos.get("final_obs", vector_infos.get("final_observation"))
         if final is None:
             raise ValueError(
                 f"{self.vector_env} declares SAME_STEP autoreset but its infos lack 'final_obs' at an episode's end"
             )
-        return {index: observation_rows(final, index) for index in indices}
+        return {index: observation_rows(final, index) for index in ended}
 
     def _ending_infos(
         self, vector_infos: Info, final_observations: dict[int, Observation], terminated: Array
@@ -227,12 +228,12 @@ class VectorEnvAdapter(VecEnv):
         infos = {}
         for index, final in final_observations.items():
             info = self._info(vector_infos, index)
-            if self.mode is AutoresetMode.SAME_STEP:  # the others are of the reset that followed
+            episode = info.pop("episode", None)
+            if self.mode is AutoresetMode.SAME_STEP:  # the rest of it is of the reset that followed
                 self.reset_infos[index] = info
-                episode = {"episode": info["episode"]} if "episode" in info else {}
-                info = {**episode, **info_of(vector_infos.get("final_info", {}), index)}
+                info = info_of(vector_infos.get("final_info", {}), index)
             own_episode = self._totals.take(index)
-            info.setdefault("episode", own_episode)
+            info.setdefault("episode", episode or own_episode)
             info["TimeLimit.truncated"] = not terminated[index]
             info["terminal_observation"] = final
             infos[index] = info
@@ -243,9 +244,11 @@ class VectorEnvAdapter(VecEnv):
         hidden = ("final_obs", "final_observation", "final_info")
         return {key: value for key, value in info_of(vector_infos, index).items() if key not in hidden}
 
-    def _reset_ended(self, ended: Array) -> Observation:
-        observations, vector_infos = self.vector_env.reset(options={"reset_mask": ended})
-        for index in np.flatnonzero(ended).tolist():
+    def _reset_ended(self, ended: list[int]) -> Observation:
+        mask = np.zeros(self.num_envs, bool)
+        mask[ended] = True
+        observations, vector_infos = self.vector_env.reset(options={"reset_mask": mask})
+        for index in ended:
             self.reset_infos[index] = info_of(vector_infos, index)
         return observations
 
@@ -367,8 +370,16 @@ class ForeignVecEnvAdapter(VecEnv):
     def step_arrays(self, actions: Any) -> StepArrays:
         return arrays_from_step(*self.step(actions))
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "venv" or name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.venv, name)
+
     def close(self) -> None:
         self.venv.close()
+
+    def has_attr(self, attr_name: str) -> bool:
+        return self.venv.has_attr(attr_name)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         return self.venv.seed(seed)

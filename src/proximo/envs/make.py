@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
@@ -19,7 +20,20 @@ from proximo.errors import MissingExtraError, near_matches
 
 __all__ = ["is_wrapped", "make_atari_env", "make_env", "make_vec_env", "unwrap_wrapper"]
 
-_ATARI_ID = re.compile(r"^ALE/|NoFrameskip-v\d+$|-ram-v\d+$")
+
+class _Plugin(NamedTuple):
+    """A package that registers environments when it is imported."""
+
+    module: str
+    package: str
+    extra: str
+    ids: re.Pattern[str]
+
+
+_PLUGINS = (
+    _Plugin("ale_py", "ale-py", "atari", re.compile(r"^ALE/|NoFrameskip-v\d+$")),
+    _Plugin("pybullet_envs_gymnasium", "pybullet_envs_gymnasium", "pybullet", re.compile(r"BulletEnv-v\d+$")),
+)
 _PACKAGE_AND_EXTRA = {  # word in gymnasium's message → what to install
     "mujoco": ("mujoco", "mujoco"),
     "box2d": ("box2d", "box2d"),
@@ -31,14 +45,12 @@ _PACKAGE_AND_EXTRA = {  # word in gymnasium's message → what to install
 
 def make_env(env_id: str, **env_kwargs: Any) -> gym.Env[Any, Any]:
     """``gymnasium.make`` with ``rgb_array`` rendering where the environment has it, and errors that help."""
-    _register_atari(env_id)
+    _require_known(env_id)
     try:
         try:
             return gym.make(env_id, **{"render_mode": "rgb_array", **env_kwargs})
         except TypeError:  # its constructor takes no render_mode
             return gym.make(env_id, **env_kwargs)
-    except gym.error.UnregisteredEnv as error:
-        raise ValueError(f"unknown environment id {env_id!r}: {near_matches(env_id, gym.registry)}") from error
     except gym.error.DependencyNotInstalled as error:
         message = str(error).lower()
         for word, (package, extra) in _PACKAGE_AND_EXTRA.items():
@@ -47,14 +59,26 @@ def make_env(env_id: str, **env_kwargs: Any) -> gym.Env[Any, Any]:
         raise
 
 
-def _register_atari(env_id: str) -> None:
-    if _ATARI_ID.search(env_id) is None or env_id in gym.registry:
+def _require_known(env_id: str) -> None:
+    """Raise ``ValueError`` with near matches for an id that nobody has registered."""
+    if ":" in env_id:  # "module:id": gymnasium imports the module, which registers the id
         return
-    if importlib.util.find_spec("ale_py") is None:
-        raise MissingExtraError("ale-py", "atari", f"the environment {env_id!r}")
-    import ale_py
+    if env_id not in gym.registry:
+        _import_plugins(env_id)
+    try:
+        gym.spec(env_id)
+    except gym.error.UnregisteredEnv as error:
+        raise ValueError(f"unknown environment id {env_id!r}: {near_matches(env_id, gym.registry)}") from error
+    except gym.error.Error:
+        return  # an id without version, or a deprecated one: `gymnasium.make` knows what to do or to say
 
-    gym.register_envs(ale_py)
+
+def _import_plugins(env_id: str) -> None:
+    for plugin in _PLUGINS:
+        if importlib.util.find_spec(plugin.module) is not None:
+            importlib.import_module(plugin.module)
+        elif plugin.ids.search(env_id):
+            raise MissingExtraError(plugin.package, plugin.extra, f"the environment {env_id!r}")
 
 
 def make_vec_env(
@@ -82,6 +106,8 @@ def make_vec_env(
     """
     if n_envs < 1:
         raise ValueError(f"n_envs must be at least 1, got {n_envs}")
+    if isinstance(env_id, str):
+        _require_known(env_id)  # here already, so that no worker process has to say it
 
     def factory(index: int) -> Callable[[], gym.Env[Any, Any]]:
         def make() -> gym.Env[Any, Any]:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -101,8 +101,10 @@ class VecNormalize(StepTransform):
         self.old_obs, self.old_reward = step.observations, step.rewards
         observations = self._take_in_observations(step.observations)
         if self.training:
-            # a subclass may have an `_update_reward` of one argument
-            self._update_reward(*((step.rewards,) if step.valid is None else (step.rewards, step.valid)))
+            if step.valid is None:
+                self._update_reward(step.rewards)
+            else:
+                self._update_reward(step.rewards, step.valid)
         rewards = self.normalize_reward(step.rewards)
         if not step.infos:
             return step._replace(observations=observations, rewards=rewards)
@@ -117,11 +119,7 @@ class VecNormalize(StepTransform):
         if not isinstance(observations, dict) and (kernels := self._kernels_for(observations)) is not None:
             return self._take_in_compiled(kernels, observations)
         if self.training:
-            if isinstance(observations, dict):
-                for key, statistics in self.obs_rms.items():  # type: ignore[union-attr]
-                    update_statistics(statistics, observations[key])
-            else:
-                update_statistics(self.obs_rms, observations)  # type: ignore[arg-type]
+            self._each(lambda part, statistics: update_statistics(statistics, part), observations)
         return self.normalize_obs(observations)
 
     def _kernels_for(self, observations: Array) -> Kernels | None:
@@ -152,12 +150,17 @@ class VecNormalize(StepTransform):
 
     def normalize_obs(self, obs: Observation) -> Observation:
         """Normalised copy of observations, with or without the env axis; leaves the statistics alone."""
-        if not self.norm_obs:
-            return deepcopy(obs)
-        if isinstance(obs, dict):
-            normalised = {key: self._normalize(obs[key], rms) for key, rms in self.obs_rms.items()}  # type: ignore[union-attr]
-            return {key: normalised[key] if key in normalised else deepcopy(value) for key, value in obs.items()}
-        return self._normalize(obs, self.obs_rms)  # type: ignore[arg-type]
+        return self._each(self._normalize, obs) if self.norm_obs else deepcopy(obs)
+
+    def _each(self, function: Callable[[Array, RunningMeanStd], Any], obs: Observation) -> Any:
+        """Apply ``function`` to the normalised parts of an observation; of the others, give copies."""
+        if isinstance(obs, dict) and isinstance(self.obs_rms, dict):
+            statistics = self.obs_rms
+            return {
+                key: function(part, statistics[key]) if key in statistics else deepcopy(part)
+                for key, part in obs.items()
+            }
+        return function(obs, self.obs_rms)  # type: ignore[arg-type]
 
     def _normalize(self, values: Array, statistics: RunningMeanStd) -> Array:
         scaled = np.subtract(values, statistics.mean, dtype=np.float64)
@@ -177,12 +180,7 @@ class VecNormalize(StepTransform):
 
     def unnormalize_obs(self, obs: Observation) -> Observation:
         """The observations that :meth:`normalize_obs` would show as ``obs`` (but for clipping)."""
-        if not self.norm_obs:
-            return deepcopy(obs)
-        if isinstance(obs, dict):
-            restored = {key: self._unnormalize(obs[key], rms) for key, rms in self.obs_rms.items()}  # type: ignore[union-attr]
-            return {key: restored[key] if key in restored else deepcopy(value) for key, value in obs.items()}
-        return self._unnormalize(obs, self.obs_rms)  # type: ignore[arg-type]
+        return self._each(self._unnormalize, obs) if self.norm_obs else deepcopy(obs)
 
     def _unnormalize(self, values: Array, statistics: RunningMeanStd) -> Array:
         return values * np.sqrt(statistics.var + self.epsilon) + statistics.mean

@@ -37,18 +37,19 @@ def show_image(image: Array) -> None:
     """Show an RGB image in a window, always the same one; without a display, warn and go on."""
     from matplotlib import pyplot
 
-    if _window.get("figure") is None or not pyplot.fignum_exists(_window["figure"].number):
+    figure = _window.get("figure")
+    if figure is None or not pyplot.fignum_exists(figure.number):
         figure = pyplot.figure("environment", frameon=False)
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
         axes.set_axis_off()
         _window.update(figure=figure, picture=axes.imshow(image))
-    figure = _window["figure"]
+        if figure.canvas.required_interactive_framework is not None:
+            figure.show()
     if figure.canvas.required_interactive_framework is None:  # a backend that only writes files
         warnings.warn(
             "no display to show the environment on; use render('rgb_array') or VecVideoRecorder instead", stacklevel=3
         )
         return
-    figure.show()
     _window["picture"].set_data(image)
     figure.canvas.draw_idle()
     figure.canvas.flush_events()

@@ -31,7 +31,7 @@ class EpisodeTotals:
             self.returns += rewards
             self.lengths += 1
         else:
-            self.returns += np.where(valid, rewards, 0.0)
+            self.returns += rewards * valid
             self.lengths += valid
 
     def take(self, index: int) -> Info:

@@ -45,7 +45,7 @@ def estimate_advantages(
     numbers = [np.ascontiguousarray(array, np.float32) for array in (rewards, values, bootstrap_values, last_values)]
     flags = [np.ascontiguousarray(array, np.bool_) for array in (terminated, truncated)]
     advantages = np.empty(shape, np.float32)
-    scan(*numbers, *flags, np.float32(gamma), np.float32(gamma * gae_lambda), advantages)
+    scan(np.float32(gamma), np.float32(gamma * gae_lambda), advantages, *numbers, *flags)
     if advantages_out is not None:
         advantages_out[:] = advantages
         advantages = advantages_out
@@ -53,15 +53,15 @@ def estimate_advantages(
 
 
 def reference_scan(
+    gamma: np.float32,
+    decay: np.float32,  # γ λ
+    advantages: Array,  # written
     rewards: Array,
     values: Array,
     bootstrap_values: Array,
     last_values: Array,
     terminated: Array,
     truncated: Array,
-    gamma: np.float32,
-    decay: np.float32,  # γ λ
-    advantages: Array,
 ) -> None:
     """Write the advantages, from the last step to the first, over all environments at once."""
     next_values, next_advantages = last_values, np.zeros_like(last_values)
@@ -83,18 +83,18 @@ def compiled_scan() -> Callable[..., None]:
     flags = "boolean[:, ::1]"
 
     @kernel(
-        f"void({table}, {table}, {table}, float32[::1], {flags}, {flags}, float32, float32, {table})", fastmath=False
+        f"void(float32, float32, {table}, {table}, {table}, {table}, float32[::1], {flags}, {flags})", fastmath=False
     )
     def scan(
+        gamma: np.float32,
+        decay: np.float32,
+        advantages: Array,
         rewards: Array,
         values: Array,
         bootstrap_values: Array,
         last_values: Array,
         terminated: Array,
         truncated: Array,
-        gamma: np.float32,
-        decay: np.float32,
-        advantages: Array,
     ) -> None:
         for environment in range(rewards.shape[1]):
             next_value, next_advantage = last_values[environment], np.float32(0)

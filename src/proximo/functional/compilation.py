@@ -77,8 +77,9 @@ def _cache_for(sources: Path) -> Path | None:
 @contextlib.contextmanager
 def _numba_cache_in(folder: Path) -> Iterator[None]:
     """Point numba at ``folder`` for the moment of decoration; a user's own kernels keep their place."""
-    from numba import config
+    import numba
 
+    config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder)
     try:
@@ -120,20 +121,20 @@ def kernel(signature: str, fastmath: bool = True) -> Callable[[Function], Functi
     return lambda function: _compile(partial(njit, nogil=True), function, signature, fastmath)
 
 
-def linked(signature: str) -> Callable[[Function], Function]:
+def linked(signature: str) -> Callable[[Function], Any]:
     """Compile, once, a function that kernels call; they find it by its symbol, as an object file would.
 
     numba itself hands the code of a function on to each of its callers, which optimise it anew: with a few levels of
     calls, that multiplies the time to compile.
     """
-    import llvmlite.binding
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
     from numba import cfunc, types
     from numba.core.sigutils import normalize_signature
 
-    def decorate(function: Function) -> Function:
+    def decorate(function: Function) -> Any:
         compiled = _compile(cfunc, function, signature, fastmath=True)
         symbol = f"{function.__module__}.{function.__qualname__}"
-        llvmlite.binding.add_symbol(symbol, compiled.address)
+        llvm.add_symbol(symbol, compiled.address)
         _keep_alive.append(compiled)
         arguments, result = normalize_signature(signature)
         return types.ExternalFunction(symbol, result(*arguments))
@@ -141,16 +142,20 @@ def linked(signature: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def inner(function: Function) -> Function:
+def inner(function: Function) -> Any:
     """A function whose code goes into the one kernel that calls it; it has no Python wrapper, which costs time too."""
-    from numba import njit
-
-    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", fastmath=FASTMATH)(function)
+    return _inner(function)
 
 
-def inlined(function: Function) -> Function:
+def inlined(function: Function) -> Any:
     """An inner function that always becomes part of its caller's loop, so that the loop can be vectorised."""
-    from numba import njit
+    return _inner(function, forceinline=True)
 
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
-    return njit(error_model="numpy", fastmath=FASTMATH, **options)(function)
+
+def _inner(function: Function, **options: Any) -> Any:
+    import numba
+
+    njit: Any = numba.njit
+    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", fastmath=FASTMATH, **options)(
+        function
+    )

@@ -84,6 +84,11 @@ class CombinedExtractor(BaseFeaturesExtractor):
     def __init__(
         self, observation_space: spaces.Dict, cnn_output_dim: int = 256, normalized_image: bool = False
     ) -> None:
+        if not isinstance(observation_space, spaces.Dict):
+            raise ValueError(
+                f"MultiInputPolicy reads Dict observations, got {observation_space}; use 'MlpPolicy' for vectors or "
+                "'CnnPolicy' for images"
+            )
         extractors: dict[str, nn.Module] = {}
         width = 0
         for key, space in observation_space.spaces.items():

@@ -6,6 +6,7 @@ change, while one call can clip, step or copy them all, and compiled kernels can
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 ALIGNMENT = 16  # floats: every parameter begins on a 64-byte cache line, as the widest vector instructions like it
 
-# Per-parameter tensors of each optimiser, beside "step": its name, and the option of a parameter group that calls for it
+# Tensors that an optimiser keeps per parameter, beside "step": name, and the option of a group that calls for it
 STATE_TENSORS: dict[type[torch.optim.Optimizer], tuple[tuple[str, str | None], ...]] = {
     torch.optim.Adam: (("exp_avg", None), ("exp_avg_sq", None), ("max_exp_avg_sq", "amsgrad")),
     torch.optim.AdamW: (("exp_avg", None), ("exp_avg_sq", None), ("max_exp_avg_sq", "amsgrad")),
@@ -73,6 +74,7 @@ class FlatParameters:
                 view = segment.view(self.data)
                 view.copy_(segment.parameter)
                 segment.parameter.data = view
+        self._parts = self._structure()
         self.bind_gradients()
         self.rebind()
         self._addresses = self._current_addresses()
@@ -119,8 +121,21 @@ class FlatParameters:
         state[name] = view
 
     def is_current(self) -> bool:
-        """Whether parameters and optimiser state still lie here; ``module.to()`` or ``load_state_dict`` move them."""
-        return self._addresses == self._current_addresses()
+        """Whether the module is still built of the same parts, and they and the optimiser's state still lie here.
+
+        ``module.to()`` and the optimiser's ``load_state_dict`` move them; users replace layers and add hooks.
+        """
+        structure = self._structure()
+        same_parts = len(structure) == len(self._parts) and all(map(operator.is_, structure, self._parts))
+        return same_parts and self._addresses == self._current_addresses()
+
+    def _structure(self) -> list[object]:
+        """All modules and parameters in order, and which modules have hooks: whatever is replaced differs here."""
+        parts: list[object] = []
+        for module in self.module.modules():
+            hooked = bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+            parts += (module, hooked, *module._parameters.values())
+        return parts
 
     def _current_addresses(self) -> list[int]:
         addresses = []
@@ -163,7 +178,7 @@ def _lay_out(module: nn.Module) -> list[Segment]:
                 f"parameter {name!r} is on {parameter.device}, {segments[0].name!r} on {segments[0].parameter.device}; "
                 "move the whole module to one device"
             )
-        address = parameter.untyped_storage().data_ptr() + parameter.storage_offset() * 4
+        address = parameter.data_ptr()
         if parameter.numel() and owners.setdefault(address, name) != name:
             raise ValueError(
                 f"parameters {owners[address]!r} and {name!r} are different objects over the same memory; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -22,12 +22,13 @@ def make_preset_env(
     n_envs: int | None = None,
     seed: int | None = None,
     training: bool = True,
-    vec_env: Literal["dummy", "subproc"] = "dummy",
+    workers: bool = False,
     render_mode: str | None = None,
 ) -> VecEnv:
     """The vector environment that ``preset`` describes for ``env_id``.
 
-    With ``training=False`` a normaliser's statistics stand still and rewards are those of the task.
+    With ``training=False`` a normaliser's statistics stand still and rewards are those of the task; with ``workers``
+    the environments run in worker processes.
     """
     from proximo.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize, make_vec_env
 
@@ -38,7 +39,7 @@ def make_preset_env(
         seed=seed,
         wrapper_class=_wrapper_chain(preset.env_wrapper),
         env_kwargs={**preset.env_kwargs, **render},
-        vec_env_cls=SubprocVecEnv if vec_env == "subproc" else DummyVecEnv,
+        vec_env_cls=SubprocVecEnv if workers else DummyVecEnv,
     )
     if preset.normalize:
         settings = dict(preset.normalize) if isinstance(preset.normalize, dict) else {}

@@ -162,5 +162,7 @@ def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
     activations = {name for name in nn.modules.activation.__all__ if isinstance(getattr(nn, name, None), type)}
     if activation not in activations:
-        raise ValueError(f"activation_fn is {activation!r}, no activation of torch.nn; {near_matches(activation, activations)}")
+        raise ValueError(
+            f"activation_fn is {activation!r}, no activation of torch.nn; {near_matches(activation, activations)}"
+        )
     return {**policy_kwargs, "activation_fn": getattr(nn, activation)}

@@ -1,12 +1,13 @@
 """Train with normalised observations and rewards, then test with the saved statistics."""
 
+import gymnasium as gym
 import numpy as np
 
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-vec_env = DummyVecEnv([lambda: __import__("gymnasium").make("Pendulum-v1")])
+vec_env = DummyVecEnv([lambda: gym.make("Pendulum-v1")])
 vec_env = VecNormalize(vec_env, norm_obs=True, norm_reward=True, clip_obs=10.0)
 model = PPO("MlpPolicy", vec_env, n_steps=256, seed=0)
 model.learn(512)

@@ -12,10 +12,22 @@ model.set_logger(configure("./tables/", ["csv", "json", "log"]))
 model.learn(192)
 table = pandas.read_csv("tables/progress.csv")
 for column in (
-    "time/fps", "time/iterations", "time/time_elapsed", "time/total_timesteps", "rollout/ep_rew_mean",
-    "rollout/ep_len_mean", "train/learning_rate", "train/entropy_loss", "train/policy_gradient_loss",
-    "train/value_loss", "train/approx_kl", "train/clip_fraction", "train/loss", "train/explained_variance",
-    "train/n_updates", "train/clip_range",
+    "time/fps",
+    "time/iterations",
+    "time/time_elapsed",
+    "time/total_timesteps",
+    "rollout/ep_rew_mean",
+    "rollout/ep_len_mean",
+    "train/learning_rate",
+    "train/entropy_loss",
+    "train/policy_gradient_loss",
+    "train/value_loss",
+    "train/approx_kl",
+    "train/clip_fraction",
+    "train/loss",
+    "train/explained_variance",
+    "train/n_updates",
+    "train/clip_range",
 ):
     assert column in table.columns, column
 assert table["time/total_timesteps"].tolist() == [64, 128, 192]

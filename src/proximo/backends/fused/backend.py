@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from proximo.backends.fused.features import feature_encoder
 from proximo.backends.fused.obstacles import HEADS, fused_obstacle, stored_action_dtype
 from proximo.backends.fused.plan import ActionTarget, EpochPlan, PolicyPlan
-from proximo.backends.fused.structures import Objective, Status
+from proximo.backends.fused.structures import Objective, Role, Status
+from proximo.backends.fused.threads import CriticThread, available_threads
 from proximo.data import Array, Observation, Rollout
 from proximo.functional.losses import PPOSettings
 from proximo.functional.spaces import get_action_dim
@@ -43,7 +45,14 @@ class FusedBackend:
 
     description = "fused"
 
-    def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters, generator: np.random.Generator) -> None:
+    def __init__(
+        self,
+        policy: ActorCriticPolicy,
+        flat: FlatParameters,
+        generator: np.random.Generator,
+        threads: int | None = None,
+    ) -> None:
+        """``threads`` is 1 or 2, by default 2 where there are cores for them; the result is the same to the bit."""
         if (obstacle := fused_obstacle(policy)) is not None:
             raise ValueError(f"the fused backend cannot run this policy: {obstacle}")
         if not flat.is_current():
@@ -61,6 +70,9 @@ class FusedBackend:
         self._action_size = get_action_dim(policy.action_space)
         self._action_shape = policy.action_space.shape or ()
         self._samples = 0
+        self._critic_thread = CriticThread() if (threads or available_threads()) > 1 else None
+        if self._critic_thread is not None:
+            self._epoch.bind("barrier", self._critic_thread.barrier)
         self._make_target(0, 0)
 
     def start_rollout(self, steps: int, environments: int) -> None:
@@ -177,6 +189,7 @@ class FusedBackend:
             target_kl=math.inf if settings.target_kl is None else settings.target_kl,
         )
         rows = update.start(order, settings.batch_size)
-        code, count = self._kernels.epoch(self._plan.address, update.address, 0, 1)
+        run = partial(self._kernels.epoch, self._plan.address, update.address)
+        code, count = self._critic_thread.run(run) if self._critic_thread else run(Role.ACTOR, Role.CRITIC)
         status = EpochStatus(Status(code), count)
         return (rows[: count + 1] if status.stopped else rows[:count]), status

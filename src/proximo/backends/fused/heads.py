@@ -186,7 +186,7 @@ def choose_category(logs, probabilities, stride, count, uniform, deterministic):
 
 @linked("void(int64, int64, int64, CPointer(float32), boolean)")
 def sample(plan_address, stride, rows, noise, deterministic):
-    """Choose actions into ``plan.actions`` from ``noise`` [row, action]: uniform numbers, for a Gaussian normal ones."""
+    """Choose ``plan.actions``, from ``noise`` [row, action]: uniform numbers, or normal ones for a Gaussian."""
     plan = plan_at(plan_address)
     layer, groups, actions = last_layer(plan), integers(plan.groups), floats(plan.actions)
     size = plan.action_size

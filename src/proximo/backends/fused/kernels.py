@@ -9,38 +9,57 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import types
 
 from proximo.backends.fused.elementary import is_finite
 from proximo.backends.fused.heads import (
-    CATEGORICAL, GAUSSIAN, log_probs_and_entropies, normalize_groups, sample,
-)  # fmt: skip
+    CATEGORICAL,
+    GAUSSIAN,
+    log_probs_and_entropies,
+    normalize_groups,
+    sample,
+)
 from proximo.backends.fused.layers import LAYER_BYTES, forward, forward_row, padded
 from proximo.backends.fused.losses import actor_gradient, critic_gradient
 from proximo.backends.fused.optimizers import squared_norm, step_parameters
 from proximo.backends.fused.simd import (
-    doubles, floats, integers, integers_8, integers_32, layer_at, plan_at, shift, target_at, update_at,
-)  # fmt: skip
+    doubles,
+    floats,
+    integers,
+    integers_8,
+    integers_32,
+    layer_at,
+    observe,
+    plan_at,
+    publish,
+    shift,
+    target_at,
+    update_at,
+)
 from proximo.backends.fused.structures import ActionKind, Column, Role, Status
-from proximo.functional.compilation import inner, kernel
+from proximo.functional.compilation import inner, kernel, linked
 
 ACTOR, CRITIC = int(Role.ACTOR), int(Role.CRITIC)
-DONE, KL_EXCEEDED, NON_FINITE = int(Status.DONE), int(Status.KL_EXCEEDED), int(Status.NON_FINITE)
+DONE, KL_EXCEEDED = int(Status.DONE), int(Status.KL_EXCEEDED)
+NON_FINITE, ABANDONED = int(Status.NON_FINITE), int(Status.ABANDONED)
 INT64, INT32, INT8 = int(ActionKind.INT64), int(ActionKind.INT32), int(ActionKind.INT8)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
+SPINS = 20_000  # about 20 µs of waiting before a thread yields its core
+sched_yield = types.ExternalFunction("sched_yield", types.int32())
 FEW = 4  # rows up to which dot products are quicker than a product with one lane per row
 APPROX_KL, LOSS, COLUMNS = int(Column.APPROX_KL), int(Column.LOSS), len(Column)
 
 
-@inner
-def run_network(layers, count, observations, start, rows, stride):
-    """Outputs of a network for some rows of observations; tells whether these were all finite."""
+@linked("boolean(int64, int64, CPointer(float32), int64, int64)")
+def run_network(layers, count, observations, rows, stride):
+    """Outputs of a network for ``rows`` rows of observations; tells whether these were all finite."""
     layer, finite = layer_at(layers), True
-    lanes, samples, sample_size = floats(layer.input), floats(layer.input_rows), padded(layer.inputs)
+    inputs, lanes, samples = layer.inputs, floats(layer.input), floats(layer.input_rows)
     for row in range(rows):
-        for feature in range(layer.inputs):
-            number = observations[start + row, feature]
+        for feature in range(inputs):
+            number = observations[row * inputs + feature]
             lanes[feature * stride + row] = number
-            samples[row * sample_size + feature] = number
+            samples[row * padded(inputs) + feature] = number
             finite &= is_finite(number)
     if rows > FEW:
         forward(layers, count, stride)
@@ -79,11 +98,12 @@ def store_actions(plan, target, first, rows, stride):
                 store_number(target.env_actions, plan.action_kind, place, moved)
 
 
-@inner
-def chunk_values(plan, observations, start, rows, values):
-    """V of some rows of observations, into ``values``; tells whether the observations were all finite."""
+@linked("boolean(int64, CPointer(float32), int64, CPointer(float32))")
+def chunk_values(plan_address, observations, rows, values):
+    """V of ``rows`` rows of observations, into ``values``; tells whether the observations were all finite."""
+    plan = plan_at(plan_address)
     layers = plan.layers + plan.policy_layers * LAYER_BYTES
-    finite = run_network(layers, plan.value_layers, observations, start, rows, padded(rows))
+    finite = run_network(layers, plan.value_layers, observations, rows, padded(rows))
     found = floats(layer_at(layers + (plan.value_layers - 1) * LAYER_BYTES).output)
     for row in range(rows):
         values[row] = found[row]
@@ -94,10 +114,11 @@ def chunk_values(plan, observations, start, rows, values):
 def act(plan_address, target_address, observations, step, deterministic):
     """Actions, log-probabilities and values of observations [env, feature], into row ``step``; False on NaN in them."""
     plan, target, finite = plan_at(plan_address), target_at(target_address), True
-    for start in range(0, observations.shape[0], plan.lanes):
-        rows, first = min(plan.lanes, observations.shape[0] - start), step * target.environments + start
-        stride = padded(rows)
-        run_network(plan.layers, plan.policy_layers, observations, start, rows, stride)
+    count = observations.shape[0]
+    for start in range(0, count, plan.lanes):
+        rows, first = min(plan.lanes, count - start), step * target.environments + start
+        chunk, stride = shift(floats(observations.ctypes.data), start * plan.features), padded(rows)
+        run_network(plan.layers, plan.policy_layers, chunk, rows, stride)
         if plan.head == CATEGORICAL:
             normalize_groups(plan_address, stride)
         sample(plan_address, stride, rows, shift(floats(target.noise), first * plan.action_size), deterministic)
@@ -105,37 +126,57 @@ def act(plan_address, target_address, observations, step, deterministic):
         for row in range(rows):
             floats(target.log_probs)[first + row] = floats(plan.log_probs)[row]
         store_actions(plan, target, first, rows, stride)
-        finite &= chunk_values(plan, observations, start, rows, shift(floats(target.values), first))
+        finite &= chunk_values(plan_address, chunk, rows, shift(floats(target.values), first))
     return finite
 
 
 @kernel("void(int64, float32[:, ::1], float32[::1])")
 def predict_values(plan_address, observations, values):
     """V(observations), [row, feature] → [row]."""
-    plan = plan_at(plan_address)
-    for start in range(0, observations.shape[0], plan.lanes):
-        rows = min(plan.lanes, observations.shape[0] - start)
-        chunk_values(plan, observations, start, rows, shift(floats(values.ctypes.data), start))
+    plan, count = plan_at(plan_address), observations.shape[0]
+    for start in range(0, count, plan.lanes):
+        chunk = shift(floats(observations.ctypes.data), start * plan.features)
+        chunk_values(plan_address, chunk, min(plan.lanes, count - start), shift(floats(values.ctypes.data), start))
 
 
 @inner
 def judge(update, metrics, squares):
-    """Whether the minibatch may be applied. Divergence is looked at before the step, so a bad one never is."""
-    metrics[LOSS] = (
-        metrics[POLICY_LOSS] + update.ent_coef * metrics[ENTROPY_LOSS] + update.vf_coef * metrics[VALUE_LOSS]
-    )
-    if not is_finite(metrics[LOSS]):
-        return NON_FINITE
+    """The loss, and whether the minibatch may be applied: divergence is looked at before the step."""
+    loss = metrics[POLICY_LOSS] + update.ent_coef * metrics[ENTROPY_LOSS] + update.vf_coef * metrics[VALUE_LOSS]
+    if not is_finite(loss):
+        return loss, NON_FINITE
     if metrics[APPROX_KL] > 1.5 * update.target_kl:
-        return KL_EXCEEDED
-    return DONE if is_finite(squares[ACTOR] + squares[CRITIC]) else NON_FINITE
+        return loss, KL_EXCEEDED
+    return loss, (DONE if is_finite(squares[ACTOR] + squares[CRITIC]) else NON_FINITE)
 
 
-@kernel("Tuple((int64, int64))(int64, int64, int64, int64)")
+@inner
+def meet(barrier, role, count):
+    """Wait until the other thread has come to its meeting number ``count`` too; False when it will not come.
+
+    Threads that have a core each meet within a fraction of a microsecond; where they do not, yielding lets the other
+    one go on.
+    """
+    mine, other, abandoned = barrier + 64 * role, barrier + 64 * (1 - role), barrier + 128
+    publish(integers(mine), count)
+    patience = SPINS
+    while observe(integers(other)) < count:
+        if observe(integers(abandoned)) != 0:
+            return False
+        if patience > 0:
+            patience -= 1
+        else:
+            sched_yield()
+    return True
+
+
+@kernel("UniTuple(int64, 2)(int64, int64, int64, int64)")
 def epoch(plan_address, update_address, first_role, last_role):
     """Gradient steps over all minibatches of ``update.order``. Returns the status and the minibatches applied.
 
-    The roles from ``first_role`` to ``last_role`` are this thread's; with both, it works alone.
+    The roles from ``first_role`` to ``last_role`` are this thread's. With both it works alone; with one, another thread
+    does the same for the other network, and they meet where the norm of the whole gradient is needed. Every later
+    step of a minibatch reads only what belongs to its own network, so one meeting per minibatch is enough.
     """
     update = update_at(update_address)
     count = (update.samples + update.batch_size - 1) // update.batch_size
@@ -149,7 +190,11 @@ def epoch(plan_address, update_address, first_role, last_role):
             else:
                 critic_gradient(plan_address, update_address, order, batch, metrics)
             squares[role] = squared_norm(update_address, role)
-        status = judge(update, metrics, squares)
+        if first_role == last_role and not meet(update.barrier, first_role, index + 1):
+            return ABANDONED, index
+        loss, status = judge(update, metrics, squares)
+        if first_role == ACTOR:
+            metrics[LOSS] = loss
         if status != DONE:
             return status, index
         for role in range(first_role, last_role + 1):

@@ -196,9 +196,7 @@ def backward(layers, count, stride, rows, accumulate):
     for index in range(count - 1, -1, -1):
         layer = layer_at(layers + index * LAYER_BYTES)
         if index > 0:
-            transpose(
-                floats(layer.input), stride, floats(layer.input_rows), padded(layer.inputs), layer.inputs, stride
-            )
+            transpose(floats(layer.input), stride, floats(layer.input_rows), padded(layer.inputs), layer.inputs, stride)
         add_weight_gradient(layer, stride, rows, accumulate)
         error, gradient = floats(layer.error), floats(layer.bias_gradient)
         for output in range(layer.outputs):

@@ -6,9 +6,7 @@ from __future__ import annotations
 import math
 
 from proximo.backends.fused.elementary import ONE, ZERO, F, exp
-from proximo.backends.fused.heads import (
-    CATEGORICAL, head_gradient, log_probs_and_entropies, normalize_groups,
-)  # fmt: skip
+from proximo.backends.fused.heads import CATEGORICAL, head_gradient, log_probs_and_entropies, normalize_groups
 from proximo.backends.fused.layers import LAYER_BYTES, backward, forward, padded, transpose
 from proximo.backends.fused.simd import floats, integers, layer_at, plan_at, shift, update_at
 from proximo.backends.fused.structures import Column, Objective

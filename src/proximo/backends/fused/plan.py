@@ -68,15 +68,13 @@ class PolicyPlan(Structure):
         self.flat = flat
         self.offsets = {id(segment.parameter): segment.offset for segment in flat.segments}
         networks = policy.mlp_extractor
-        policy_layers = [*linear_layers(networks.policy_net), (policy.action_net, Activation.IDENTITY)]
-        value_layers = [*linear_layers(networks.value_net), (policy.value_net, Activation.IDENTITY)]
+        policy_layers = linear_layers(nn.Sequential(*networks.policy_net, policy.action_net))
+        value_layers = linear_layers(nn.Sequential(*networks.value_net, policy.value_net))
         self.scratch: list[Array] = []
         self.layers = np.concatenate([self._network(policy_layers), self._network(value_layers)])
         self.bind("layers", self.layers)
         self.features = policy_layers[0][0].in_features
-        self.set(
-            policy_layers=len(policy_layers), value_layers=len(value_layers), features=self.features, lanes=CHUNK
-        )
+        self.set(policy_layers=len(policy_layers), value_layers=len(value_layers), features=self.features, lanes=CHUNK)
         self._bind_head(policy)
 
     def _network(self, layers: list[tuple[nn.Linear, Activation]]) -> Array:

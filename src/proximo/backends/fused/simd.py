@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding
-from llvmlite import ir
+import llvmlite.binding as llvm  # type: ignore[import-untyped]
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic as numba_intrinsic
 from numba.np.numpy_support import from_dtype
 
 from proximo.backends.fused.structures import LAYER, PLAN, SEGMENT, TARGET, UPDATE
 
-AVX512 = bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
+intrinsic: Any = numba_intrinsic  # what it returns is called by kernels only, and so are its arguments' types
+AVX512 = bool(llvm.get_host_cpu_features().get("avx512f", False))
 LANES = 16 if AVX512 else 8  # float32 per vector
 
 FLOAT, DOUBLE, INDEX, SHORT = ir.FloatType(), ir.DoubleType(), ir.IntType(64), ir.IntType(32)
@@ -37,7 +38,7 @@ def _view(result: types.Type) -> Any:
     return view
 
 
-floats = _view(FloatPointer)
+floats: Any = _view(FloatPointer)
 doubles = _view(types.CPointer(types.float64))
 integers = _view(types.CPointer(types.int64))
 integers_32 = _view(types.CPointer(types.int32))
@@ -155,9 +156,7 @@ def dot_products(rows: int) -> Any:
             with cgutils.for_range_slice(builder, INDEX(0), inputs, INDEX(LANES), intp=INDEX) as (place, _):
                 part = _load(builder, builder.gep(sample, [place]))
                 for row in range(rows):
-                    weights = _load(
-                        builder, builder.gep(weight, [builder.add(builder.mul(INDEX(row), inputs), place)])
-                    )
+                    weights = _load(builder, builder.gep(weight, [builder.add(builder.mul(INDEX(row), inputs), place)]))
                     total = _multiply_add(builder, weights, part, builder.load(sums[row]))
                     builder.store(total, sums[row])
             add = cgutils.get_or_insert_function(
@@ -197,3 +196,24 @@ def transpose_block(typing_context: Any, source: Any, source_stride: Any, target
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic
+def publish(typing_context: Any, pointer: Any, number: Any) -> Any:
+    """Write an int64 that another thread observes, after everything written before it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store_atomic(arguments[1], arguments[0], "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.CPointer(types.int64), types.int64), generate
+
+
+@intrinsic
+def observe(typing_context: Any, pointer: Any) -> Any:
+    """Read an int64 that another thread publishes, before everything read after it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load_atomic(arguments[0], "acquire", 8)
+
+    return types.int64(types.CPointer(types.int64)), generate

@@ -70,6 +70,7 @@ class Status(IntEnum):
     DONE = 0
     KL_EXCEEDED = 1
     NON_FINITE = 2
+    ABANDONED = 3  # the other thread never came
 
 
 class Column(IntEnum):
@@ -89,8 +90,8 @@ def _structure(integers: str, numbers: str = "") -> np.dtype[np.void]:
 
 # One linear layer and its activation. All but the sizes are addresses of float32:
 # weight [outputs, inputs], bias [outputs] and their gradients; input [inputs, lanes], the same transposed in
-# input_rows [lanes, inputs padded]; output [outputs, lanes]; slope of the activation (SiLU only) and error, the gradient
-# with respect to what the activation took in, both [outputs, lanes]; margin [outputs, ALIGNMENT], scratch.
+# input_rows [lanes, inputs padded]; output [outputs, lanes]; slope of the activation (SiLU only) and error, the
+# gradient with respect to what the activation took in, both [outputs, lanes]; margin [outputs, ALIGNMENT], scratch.
 LAYER = _structure(
     "inputs outputs activation weight bias weight_gradient bias_gradient input input_rows output slope error margin"
 )

@@ -1,0 +1,171 @@
+"""Which backend runs a policy, what it says, and that users' changes to the policy reach it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from proximo import PPO, make_vec_env
+from proximo.backends.fused import FusedBackend
+from proximo.envs.testing import FakeImageEnv, SimpleMultiObsEnv
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.encoders import FlattenExtractor
+
+SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0}
+
+
+class OwnPolicy(ActorCriticPolicy):
+    def evaluate_actions(
+        self, obs: Any, actions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        return super().evaluate_actions(obs, actions)
+
+
+class OwnExtractor(FlattenExtractor):
+    pass
+
+
+def small_image() -> FakeImageEnv:
+    return FakeImageEnv(screen_height=36, screen_width=36)
+
+
+DESCRIPTIONS: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
+    "discrete": ("MlpPolicy", "CartPole-v1", {}, "fused"),
+    "box": ("MlpPolicy", "Pendulum-v1", {}, "fused"),
+    "asked for": ("MlpPolicy", "CartPole-v1", {"backend": "torch"}, "torch: asked for"),
+    "images": ("CnnPolicy", small_image, {}, "torch: features extractor is NatureCNN"),
+    "dict": ("MultiInputPolicy", SimpleMultiObsEnv, {}, "torch: features extractor is CombinedExtractor"),
+    "activation": (
+        "MlpPolicy",
+        "CartPole-v1",
+        {"policy_kwargs": {"activation_fn": nn.GELU}},
+        "torch: activation is GELU",
+    ),
+    "optimizer": (
+        "MlpPolicy",
+        "CartPole-v1",
+        {"policy_kwargs": {"optimizer_class": torch.optim.SGD}},
+        "torch: optimizer is SGD",
+    ),
+    "own policy": (OwnPolicy, "CartPole-v1", {}, "torch: policy class overrides evaluate_actions"),
+    "own extractor": (
+        "MlpPolicy",
+        "CartPole-v1",
+        {"policy_kwargs": {"features_extractor_class": OwnExtractor}},
+        "torch: features extractor is OwnExtractor",
+    ),
+}
+
+
+@pytest.mark.parametrize(("policy", "environment", "arguments", "expected"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_the_model_says_who_runs_it(policy: Any, environment: Any, arguments: dict[str, Any], expected: str) -> None:
+    model = PPO(policy, make_vec_env(environment), **(SMALL | arguments))
+    assert model.backend == expected
+    model.learn(16)
+    assert model.backend == expected
+
+
+def test_replaced_module_is_run_and_trained() -> None:
+    """A new output layer after construction: the backend is bound anew, and the new layer learns."""
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    model.learn(32)
+    replacement = nn.Linear(64, 1)
+    nn.init.constant_(replacement.weight, 0.0)
+    nn.init.constant_(replacement.bias, 7.0)
+    model.policy.value_net = replacement
+    model.policy.optimizer = torch.optim.Adam(model.policy.parameters(), lr=3e-4, eps=1e-5)
+    model.learn(32)
+    assert model.backend == "fused"
+    assert np.allclose(model.rollout_buffer.values, 7.0)  # collected with the new layer
+    assert model.policy.value_net is replacement
+    assert replacement.bias.item() != 7.0  # and trained it
+
+
+def test_replaced_module_may_change_the_backend() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    model.policy.value_net = nn.Sequential(nn.Linear(64, 4), nn.GELU(), nn.Linear(4, 1))
+    model.policy.optimizer = torch.optim.Adam(model.policy.parameters(), lr=1e-3)
+    before = model.policy.value_net[0].weight.detach().clone()
+    model.learn(32)
+    assert model.backend == "torch: output layer is Sequential"
+    assert not torch.equal(before, model.policy.value_net[0].weight)
+
+
+def test_replaced_activation_is_run() -> None:
+    """No parameter changes, but the function does."""
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), learning_rate=0.0, **SMALL)
+    model.learn(32)
+    model.policy.mlp_extractor.value_net[3] = nn.ReLU()
+    model.learn(32)
+    assert model.backend == "fused"
+    with torch.no_grad():
+        expected = model.policy.predict_values(torch.as_tensor(model.rollout_buffer.observations.reshape(-1, 4)))
+    np.testing.assert_allclose(model.rollout_buffer.values.reshape(-1, 1), expected, atol=1e-5)
+
+
+def test_hooks_are_called() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    calls = []
+    handle = model.policy.mlp_extractor.policy_net[1].register_forward_hook(lambda *_: calls.append(1))
+    model.learn(32)
+    assert model.backend == "torch: mlp_extractor.policy_net.1 has hooks"
+    assert len(calls) >= 16
+    handle.remove()
+    model.learn(32)
+    assert model.backend == "fused"
+
+
+def test_replaced_parameter_is_trained() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    model.policy.value_net.bias = nn.Parameter(torch.tensor([4.0]))
+    model.policy.optimizer = torch.optim.Adam(model.policy.parameters(), lr=1e-3)
+    model.learn(32)
+    assert model.policy.value_net.bias.item() != 4.0
+    assert model.rollout_buffer.values.mean() > 2.0
+
+
+def test_loaded_weights_reach_the_backend() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    state = {name: torch.zeros_like(value) for name, value in model.policy.state_dict().items()}
+    state["value_net.bias"] = torch.tensor([3.0])
+    model.policy.load_state_dict(state)
+    model.learn(32)
+    assert np.allclose(model.rollout_buffer.values, 3.0)
+    assert np.allclose(model.rollout_buffer.log_probs, -np.log(2.0))
+
+
+def test_frozen_parameters_stay() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    frozen = model.policy.mlp_extractor.policy_net[0]
+    for parameter in frozen.parameters():
+        parameter.requires_grad_(False)
+    before, other = frozen.weight.clone(), model.policy.action_net.weight.detach().clone()
+    model.learn(64)
+    assert torch.equal(before, frozen.weight)
+    assert not torch.equal(other, model.policy.action_net.weight)
+
+
+def test_new_optimizer_is_used() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    model.learn(32)
+    model.policy.optimizer = torch.optim.Adam([model.policy.value_net.weight, model.policy.value_net.bias], lr=1e-3)
+    before = {name: value.clone() for name, value in model.policy.state_dict().items()}
+    model.learn(64)
+    changed = {name for name, value in model.policy.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"value_net.weight", "value_net.bias"}
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_both_backends_see_one_memory(env_id: str) -> None:
+    """What the kernels compute equals what the module computes, after training too."""
+    model = PPO("MlpPolicy", make_vec_env(env_id, n_envs=3, seed=0), backend="fused", **SMALL).learn(96)
+    assert isinstance(model._backend, FusedBackend)
+    width = model.observation_space.shape[0]
+    observations = np.random.default_rng(0).normal(size=(3, width)).astype(np.float32)
+    with torch.no_grad():
+        values = model.policy.predict_values(torch.as_tensor(observations)).flatten().numpy()
+    np.testing.assert_allclose(model._backend.values(observations), values, atol=1e-5)
