@@ -92,7 +92,7 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     ),
     "learning rate as text": (lambda: ppo(learning_rate="3e-4"), TypeError, ["learning_rate", "'3e-4'", "number"]),
     "negative clip range": (lambda: ppo(clip_range=-0.2), ValueError, ["clip_range", "-0.2", "at least 0"]),
-    "zero clip range": (lambda: ppo(clip_range=0.0), ValueError, ["clip_range", "positive"]),
+    "zero value clip range": (lambda: ppo(clip_range_vf=0.0), ValueError, ["clip_range_vf is 0.0", "positive"]),
     "NaN clip range": (lambda: ppo(clip_range=math.nan), ValueError, ["clip_range", "nan"]),
     "negative value clip range": (lambda: ppo(clip_range_vf=-1.0), ValueError, ["clip_range_vf", "-1.0"]),
     "gamma above 1": (lambda: ppo(gamma=1.5), ValueError, ["gamma is 1.5", "0 to 1"]),

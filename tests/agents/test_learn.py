@@ -315,6 +315,26 @@ def test_real_stable_baselines_env_is_taken() -> None:
     assert [episode["r"] for episode in foreign.ep_info_buffer] == [episode["r"] for episode in own.ep_info_buffer]
 
 
+@pytest.mark.parametrize("mode", ["SAME_STEP", "DISABLED"])
+def test_gymnasium_vector_envs_train_alike(mode: str) -> None:
+    """Where the reset happens within the step, a gymnasium vector environment gives the rollouts of our own."""
+    from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+    factories = [lambda: gym.make("CartPole-v1")] * 2
+    theirs = PPO("MlpPolicy", SyncVectorEnv(factories, autoreset_mode=AutoresetMode[mode]), **SMALL).learn(128)
+    own = make_model().learn(128)
+    assert torch.equal(weights(theirs), weights(own))
+    assert [episode["l"] for episode in theirs.ep_info_buffer] == [episode["l"] for episode in own.ep_info_buffer]
+
+
+def test_env_pool_is_taken() -> None:
+    envpool = pytest.importorskip("envpool")
+    env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=4, seed=0)
+    model = PPO("MlpPolicy", env, n_steps=128, batch_size=64, n_epochs=1, seed=0).learn(512)
+    assert model.num_timesteps == 512
+    assert 10 < np.mean([episode["l"] for episode in model.ep_info_buffer]) < 60  # a random policy keeps about 22 steps
+
+
 def test_next_step_autoreset_rows_never_train() -> None:
     """gymnasium's vector environments reset ended ones one step later; those rows carry no experience."""
     env = gym.make_vec("CartPole-v1", num_envs=4, vectorization_mode="vector_entry_point")

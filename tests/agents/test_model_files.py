@@ -155,6 +155,8 @@ def test_overrides(tmp_path: Path, trained: PPO) -> None:
         PPO.load(tmp_path / "model", learning_rat=0.5)
     with pytest.raises(ValueError, match="policy_kwargs"):
         PPO.load(tmp_path / "model", policy_kwargs={"net_arch": [8]})
+    with pytest.raises(ValueError, match="gamma is 7"):
+        PPO.load(tmp_path / "model", gamma=7)
 
 
 def test_lambda_needs_custom_objects(tmp_path: Path) -> None:
@@ -163,10 +165,10 @@ def test_lambda_needs_custom_objects(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"learning_rate(.|\n)*custom_objects"):
         PPO.load(tmp_path / "model")
     # as scripts that load published models do; unknown names are passed over
-    objects = {"learning_rate": 0.25, "lr_schedule": lambda _: 0.0, "clip_range": lambda _: 0.125}
+    objects = {"learning_rate": 0.0, "lr_schedule": lambda _: 0.0, "clip_range": lambda _: 0.0}
     loaded = PPO.load(tmp_path / "model", custom_objects=objects)
-    assert loaded.lr_schedule(0.5) == 0.25
-    assert loaded.clip_range(0.5) == 0.125
+    assert loaded.lr_schedule(0.5) == 0.0
+    assert loaded.clip_range(0.5) == 0.0
 
 
 class Halver(BaseFeaturesExtractor):
@@ -204,8 +206,11 @@ def test_normalizer_statistics_travel_with_the_model(tmp_path: Path) -> None:
 
 def test_include_and_exclude(tmp_path: Path, trained: PPO) -> None:
     trained.note = [1, 2, 3]  # type: ignore[attr-defined]
-    trained.save(tmp_path / "model", include=["note"], exclude=["tensorboard_log"])
-    assert PPO.load(tmp_path / "model").note == [1, 2, 3]  # type: ignore[attr-defined]
+    trained.ent_coef = 0.25
+    trained.save(tmp_path / "model", include=["note"], exclude=["tensorboard_log", "ent_coef"])
+    loaded = PPO.load(tmp_path / "model")
+    assert loaded.note == [1, 2, 3]  # type: ignore[attr-defined]
+    assert loaded.ent_coef == 0.0  # not in the file: the default
 
 
 def test_subclass_loads_as_its_own_class(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ def make_policy(
     return policy
 
 
-def make_backend(policy: ActorCriticPolicy, seed: int = 0) -> FusedBackend:
-    return FusedBackend(policy, FlatParameters(policy, policy.optimizer), np.random.default_rng(seed))
+def make_backend(policy: ActorCriticPolicy, seed: int = 0, threads: int | None = None) -> FusedBackend:
+    return FusedBackend(policy, FlatParameters(policy, policy.optimizer), np.random.default_rng(seed), threads)
 
 
 def twin(policy: ActorCriticPolicy) -> ActorCriticPolicy:

@@ -119,6 +119,40 @@ def test_torchs_adam_and_the_kernels_share_one_state():
     assert parameter_distance(policy, reference) < 1e-5
 
 
+@pytest.mark.parametrize("actions", [spaces.Discrete(3), spaces.Box(-1.0, 1.0, (2,))])
+def test_epochs_in_one_call_and_two_threads_give_the_same_bits(actions):
+    policies = [make_policy(BOX, actions, {"pi": [24], "vf": [64, 64]}) for _ in range(3)]
+    backends = [make_backend(policies[0]), make_backend(policies[1], threads=1), make_backend(policies[2], threads=2)]
+    rollout = collected_rollout(backends[0], 80, 2)
+    orders = np.stack([np.random.default_rng(seed).permutation(160) for seed in range(4)])
+    choices, results = settings_with(batch_size=50), []
+    for backend in backends:
+        backend.start_update(rollout)
+    results.append([backends[0].ppo_epoch(rollout, order, choices)[0] for order in orders])
+    results += [[backend.ppo_epochs(rollout, orders, choices)[0]] for backend in backends[1:]]
+    for policy, result in zip(policies, results, strict=True):
+        np.testing.assert_array_equal(np.concatenate(result), np.concatenate(results[0]))
+        assert parameter_distance(policy, policies[0]) == 0.0
+    assert np.concatenate(results[0]).shape == (16, 6)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_threads_stop_together(threads):
+    policy = make_policy(BOX, spaces.Discrete(3))
+    backend = make_backend(policy, threads=threads)
+    rollout = collected_rollout(backend, 100, 2)
+    backend.start_update(rollout)
+    orders = np.stack([np.random.default_rng(seed).permutation(200) for seed in range(3)])
+    choices = settings_with(batch_size=20, learning_rate=3e-2, target_kl=0.03)
+    rows, status = backend.ppo_epochs(rollout, orders, choices)
+    assert status.stopped
+    assert len(rows) == status.minibatch + 1 < 30
+    rollout.returns[:] = np.nan
+    backend.start_update(rollout)
+    rows, status = backend.ppo_epochs(rollout, orders, settings_with(batch_size=20))
+    assert (status.non_finite, status.minibatch, len(rows)) == (True, 0, 0)
+
+
 def test_rmsprop():
     policy = make_policy(
         BOX, spaces.Discrete(3), optimizer_class=torch.optim.RMSprop, optimizer_kwargs={"alpha": 0.99, "eps": 1e-5}
@@ -192,7 +226,7 @@ def test_samples_outside_of_the_rollout_are_an_error():
     rollout = collected_rollout(backend, 10, 2)
     backend.start_update(rollout)
     for order in ([20], [-1], []):
-        with pytest.raises(ValueError, match="20 samples"):
+        with pytest.raises(ValueError, match="the 20 samples"):
             backend.ppo_epoch(rollout, np.array(order, np.int64), settings_with())
     with pytest.raises(ValueError, match="minibatches of 0"):
         backend.ppo_epoch(rollout, np.arange(20), settings_with(batch_size=0))

@@ -234,3 +234,24 @@ def test_unsuitable_spaces():
         VecNormalize(DummyVecEnv([DictCountingEnv]), norm_obs_keys=["vectr"])
     with pytest.raises(ValueError, match="needs a Dict"):
         VecNormalize(DummyVecEnv([CountingEnv]), norm_obs_keys=["vector"])
+
+
+def test_observations_of_one_number_and_whole_settings(way):
+    class Scalar(CountingEnv):
+        def __init__(self):
+            super().__init__(2)
+            self.observation_space = spaces.Box(-1e6, 1e6, (), np.float32)
+
+        def _observe(self):
+            return super()._observe()[0]
+
+    env = VecNormalize(DummyVecEnv([Scalar, Scalar]), clip_obs=10, clip_reward=1, gamma=1)
+    env.reset()
+    env.step_arrays([0, 0])
+    step = env.step_arrays([0, 0])
+    assert step.observations.shape == (2,)
+    assert step.final_observations[0].shape == ()
+    assert step.rewards.tolist() == [1.0, 1.0]  # clipped
+    whole = VecNormalize(DummyVecEnv([CountingEnv]), clip_obs=10, epsilon=1)
+    whole.reset()
+    whole.step_arrays([0])

@@ -217,9 +217,30 @@ def test_an_unread_step_is_finished_first():
     env.step_async([0])
     assert env.get_attr("step_count") == [1]  # as after Ctrl-C between the two halves of a step
     env.step_async([0])
+    assert env.waiting
     env.close()
     with pytest.raises(RuntimeError, match="no step is under way"):
         make(CountingEnv).step_wait()
+
+
+def test_an_interrupt_half_way_leaves_nothing_to_hang_on(monkeypatch):
+    env = make(*[partial(CountingEnv, 9)] * 3, envs_per_worker=1)
+    env.reset()
+    receive = type(env._handles[0]).receive
+    calls = []
+
+    def interrupted(handle):
+        calls.append(handle)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return receive(handle)
+
+    monkeypatch.setattr(type(env._handles[0]), "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        env.step_arrays([0, 0, 0])
+    monkeypatch.undo()
+    np.testing.assert_array_equal(env.step_arrays([0, 0, 0]).observations[:, 0], [2, 2, 2])
+    env.close()
 
 
 def test_garbage_collection_ends_workers():

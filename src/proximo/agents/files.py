@@ -43,7 +43,11 @@ COMMON_FIELDS = (
 
 def field_names(model_class: type[OnPolicyAlgorithm]) -> tuple[str, ...]:
     """Names of the attributes that a model file holds."""
-    return (*model_class.config_class.__dataclass_fields__, *COMMON_FIELDS)
+    return (*_config_names(model_class), *COMMON_FIELDS)
+
+
+def _config_names(model_class: type[OnPolicyAlgorithm]) -> tuple[str, ...]:
+    return tuple(model_class.config_class.__dataclass_fields__)
 
 
 def save(
@@ -90,6 +94,8 @@ def load(
         print(f"saved by Proximo {manifest.get('proximo_version')}, this is {__version__}")  # noqa: T201
     fields = decode_fields(manifest["fields"], manifest["needs"], custom_objects, loader=f"{model_class.__name__}.load")
     _apply_overrides(fields, overrides, field_names(model_class))
+    if overrides:
+        _check_hyperparameters(model_class, fields)  # a bad override is the caller's fault, not the file's
     with _blaming(path):
         model = _with_fields(model_class, fields, device)
     if env is not None:
@@ -123,9 +129,14 @@ def _with_fields(model_class: type[Agent], fields: Mapping[str, Any], device: to
         if name not in known and hasattr(model_class, name):
             raise ValueError(f"the field {name!r} would replace a method")
         setattr(model, name, value)
-    model_class.config_class(**{name: fields[name] for name in model_class.config_class.__dataclass_fields__})
+    _check_hyperparameters(model_class, fields)
     model._check_spaces()
     return model
+
+
+def _check_hyperparameters(model_class: type[OnPolicyAlgorithm], fields: Mapping[str, Any]) -> None:
+    """Raise for what the constructor would refuse; a field that was not saved keeps its default."""
+    model_class.config_class(**{name: fields[name] for name in _config_names(model_class) if name in fields})
 
 
 def _check_content(manifest: Mapping[str, Any], path: object, model_class: type[OnPolicyAlgorithm]) -> None:

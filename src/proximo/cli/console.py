@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @cache
 def output() -> Console:
-    """Where results go. Made at first use, so that tests and pipes may replace ``sys.stdout`` before."""
-    return Console(highlight=False, soft_wrap=not _is_wide_enough())
+    """Where results go; lines are wrapped for a terminal, and whole elsewhere."""
+    console = Console(highlight=False)
+    console.soft_wrap = not console.is_terminal
+    return console
 
 
 @cache
 def errors() -> Console:
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
-def _is_wide_enough() -> bool:
-    return Console().is_terminal
+    console = Console(stderr=True, highlight=False)
+    console.soft_wrap = not console.is_terminal
+    return console
 
 
 def show_error(message: str) -> None:

@@ -15,8 +15,8 @@ from proximo.cli.flags import Count, OptionalPath, default_is
 SUMMARY = """Play episodes with the trained agent of a run folder and report the mean return with its 95 % interval."""
 EXAMPLES = (
     "proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405",
-    "proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405 --episodes 1000 --stochastic --seed 7",
-    "proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405 --model checkpoints/model_50000_steps.zip",
+    "proximo evaluate RUN --episodes 1000 --stochastic --seed 7",
+    "proximo evaluate RUN --model checkpoints/model_50000_steps.zip",
 )
 
 

@@ -87,12 +87,12 @@ def toml_table(text: str) -> dict[str, Any]:
     >>> toml_table('net_arch = [32, 32], activation_fn = "ReLU"')
     {'net_arch': [32, 32], 'activation_fn': 'ReLU'}
     """
-    inside = text.strip().removeprefix("{").removesuffix("}")
+    table = text.strip()
+    inline = table if table.startswith("{") else f"{{{table}}}"
     try:
-        table = tomllib.loads(f"table = {{{inside}}}")["table"]
+        return dict(tomllib.loads(f"table = {inline}")["table"])
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"expected TOML such as 'net_arch = [64, 64]', got {text!r} ({error})") from error
-    return dict(table)
 
 
 def yes_or_no(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -99,11 +100,13 @@ def evaluation_table(evaluation: Evaluation, title: str) -> Table:
 
     rewards, lengths = np.array(evaluation.episode_rewards), np.array(evaluation.episode_lengths)
     mean, low, high = evaluation.interval
-    table = Table(title=f"{title}, {len(rewards)} episodes", title_justify="left", title_style="bold")
+    interval = f"{low:.2f} … {high:.2f}" if len(rewards) > 1 else "–"  # one sample has none
+    episodes = f"{len(rewards)} episode{'s' if len(rewards) > 1 else ''}"
+    table = Table(title=f"{title}, {episodes}", title_justify="left", title_style="bold")
     for name in ("", "mean", "95 % interval", "std", "min", "max"):
         table.add_column(name, justify="right" if name else "left")
     table.add_row(
-        "return", f"[bold]{mean:.2f}[/]", f"{low:.2f} … {high:.2f}", f"{evaluation.std:.2f}",
+        "return", f"[bold]{mean:.2f}[/]", interval, f"{evaluation.std:.2f}",
         f"{rewards.min():.2f}", f"{rewards.max():.2f}",
     )  # fmt: skip
     table.add_row("length", f"{lengths.mean():.1f}", "", f"{lengths.std():.1f}", f"{lengths.min()}", f"{lengths.max()}")
@@ -122,7 +125,7 @@ def film_run(
     model_file: Path | None = None,
 ) -> Path:
     """Film ``seconds`` of the agent's play, in real time, to a GIF or MP4 file; returns the file written."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's SDL would look for a display, and complain
+    _render_without_display()
     model, env = load_agent(run, n_envs=1, seed=seed, model_file=model_file, render_mode="rgb_array")
     try:
         rate = _steps_per_second(run, env)
@@ -172,10 +175,18 @@ def play(model: OnPolicyAlgorithm, env: VecEnv, deterministic: bool) -> Iterator
         observations, episode_starts = step.observations, step.terminated | step.truncated
 
 
+def _render_without_display() -> None:
+    """On a machine without a display, tell pygame and MuJoCo not to look for one, unless the user has told them."""
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        os.environ.setdefault("MUJOCO_GL", "egl")
+
+
 def _steps_per_second(run: Run, env: VecEnv) -> float:
     """Steps of the agent per second of the environment's own time."""
-    rate = float(env.get_attr("metadata", 0)[0].get("render_fps") or 30)
-    return rate / 4 if "AtariWrapper" in run.config.preset.env_wrapper else rate  # which holds each action four frames
+    if "AtariWrapper" in run.config.preset.env_wrapper:
+        return 60 / 4  # the console shows 60 frames a second, the wrapper holds each action for four
+    return float(env.get_attr("metadata", 0)[0].get("render_fps") or 30)
 
 
 def _picture(env: VecEnv, env_id: str) -> Array:

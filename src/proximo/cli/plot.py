@@ -17,7 +17,7 @@ SUMMARY = """Draw the learning curves of run folders. Runs that differ only in t
 with its 95 % interval."""
 EXAMPLES = (
     "proximo plot runs/CartPole-v1-*",
-    "proximo plot runs/CartPole-v1-ppo-1-20260102-030405 -o curve.png --x time/time_elapsed",
+    "proximo plot RUN -o curve.png --x time/time_elapsed",
     "proximo plot runs/Pendulum-v1-* --y train/explained_variance",
 )
 

@@ -92,11 +92,13 @@ class Session:
             return 128 + interruption.signal_number
         finally:
             logger.close()
-        if self.arguments.video:
-            film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
         if evaluation is not None:
             output().print(evaluation_table(evaluation, title="evaluation"))
-        self._list_files()
+        try:
+            if self.arguments.video:
+                film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
+        finally:  # rendering is foreign code and may fail; the rest is there all the same
+            self._list_files()
         return 0 if self._is_reached(evaluation) else RETURN_NOT_REACHED
 
     def _train_until_reached(self) -> Evaluation | None:
@@ -137,12 +139,11 @@ class Session:
         return evaluate_run(self.run, self.arguments.eval_episodes, seed=self.run.config.seed + 1_000_000)
 
     def _introduce(self) -> None:
-        config = self.run.config
-        environments = f"{config.preset.n_envs} environment{'s' if config.preset.n_envs > 1 else ''}"
-        output().print(
-            f"[bold]{config.algo.upper()} on {escape(config.env)}[/]: {config.preset.n_timesteps:,} steps, {environments}, "
-            f"preset {config.preset.name}, seed {config.seed}, device {self.model.device}, backend {self.model.backend}"
-        )
+        config, preset = self.run.config, self.run.config.preset
+        title = f"[bold]{config.algo.upper()} on {escape(config.env)}[/]"
+        environments = f"{preset.n_envs} environment{'s' if preset.n_envs > 1 else ''}"
+        task = f"{preset.n_timesteps:,} steps, {environments}, preset {preset.name}, seed {config.seed}"
+        output().print(f"{title}: {task}, device {self.model.device}, backend {self.model.backend}")
 
     def _list_files(self) -> None:
         from rich.table import Table

@@ -99,7 +99,9 @@ def parse_arguments(words: Sequence[str]) -> Train:
     """The arguments, with those of the chosen algorithm in ``hyperparameters``."""
     algorithm = algorithm_class(_chosen_algorithm(words))
     flags = hyperparameter_flags(algorithm.config_class)
-    kind = make_dataclass("Train", [("hyperparameters", flags, field(default_factory=flags))], bases=(Train,), frozen=True, kw_only=True)
+    kind = make_dataclass(
+        "Train", [("hyperparameters", flags, field(default_factory=flags))], bases=(Train,), frozen=True, kw_only=True
+    )
     return parse(kind, "train", SUMMARY, EXAMPLES, words)
 
 

@@ -15,8 +15,8 @@ from proximo.cli.flags import Count, OptionalPath, default_is
 SUMMARY = """Film the trained agent of a run folder in real time, or watch it in a window."""
 EXAMPLES = (
     "proximo watch runs/CartPole-v1-ppo-1-20260102-030405",
-    "proximo watch runs/CartPole-v1-ppo-1-20260102-030405 -o agent.mp4 --seconds 30",
-    "proximo watch runs/CartPole-v1-ppo-1-20260102-030405 --window --episodes 3",
+    "proximo watch RUN -o agent.mp4 --seconds 30",
+    "proximo watch RUN --window --episodes 3",
 )
 
 

@@ -163,7 +163,7 @@ class VecNormalize(StepTransform):
         return function(obs, self.obs_rms)  # type: ignore[arg-type]
 
     def _normalize(self, values: Array, statistics: RunningMeanStd) -> Array:
-        scaled = np.subtract(values, statistics.mean, dtype=np.float64)
+        scaled = np.asarray(np.subtract(values, statistics.mean, dtype=np.float64))
         scaled /= np.sqrt(statistics.var + self.epsilon)
         np.minimum(scaled, self.clip_obs, out=scaled)
         np.maximum(scaled, -self.clip_obs, out=scaled)
@@ -173,7 +173,7 @@ class VecNormalize(StepTransform):
         """Normalised rewards as float32; leaves the statistics alone."""
         if self.norm_reward:
             deviation = math.sqrt(float(self.ret_rms.var) + self.epsilon)
-            reward = np.true_divide(reward, deviation, dtype=np.float64)
+            reward = np.asarray(np.true_divide(reward, deviation, dtype=np.float64))
             np.minimum(reward, self.clip_reward, out=reward)
             np.maximum(reward, -self.clip_reward, out=reward)
         return reward.astype(np.float32)

@@ -36,6 +36,7 @@ class _WorkerHandle:
 
     def __init__(self, context: Any, factories: bytes, indices: range, siblings: list[_WorkerHandle]) -> None:
         self.indices = indices
+        self.awaiting = True  # an answer; the first one, unasked, tells the spaces
         self.connection, theirs = context.Pipe()
         inherited = [handle.connection for handle in siblings] + [self.connection]
         forked = context.get_start_method() == "fork"
@@ -53,6 +54,7 @@ class _WorkerHandle:
             self.connection.send_bytes(message)
         except ConnectionError:
             raise self.death() from None
+        self.awaiting = True
 
     def receive(self) -> Any:
         """The worker's answer; its failure or death as an exception."""
@@ -60,6 +62,7 @@ class _WorkerHandle:
             message = self.connection.recv_bytes()
         except (EOFError, ConnectionError):
             raise self.death() from None
+        self.awaiting = False
         if message == DONE:
             return None
         outcome: Answer | Failure = pickle.loads(message)
@@ -112,14 +115,13 @@ class SubprocVecEnv(VecEnv):
     ) -> None:
         if not env_fns:
             raise ValueError("got no environment factories; pass at least one")
-        self.waiting = False
         self.closed = False
         self._handles: list[_WorkerHandle] = []
         self._finalizer = weakref.finalize(self, _stop, self._handles, _SECONDS_TO_CLOSE)
         try:
             self._start(list(env_fns), start_method, envs_per_worker)
-            observation_space, action_space = [handle.receive() for handle in self._handles][0]  # noqa: RUF015, all answer
-            super().__init__(len(env_fns), observation_space, action_space)
+            spaces_of_all = self._answers(self._handles)
+            super().__init__(len(env_fns), *spaces_of_all[0])
             self._share_memory()
         except BaseException:
             self._abandon()
@@ -213,7 +215,6 @@ class SubprocVecEnv(VecEnv):
         else:  # actions that are no arrays
             for handle in self._handles:
                 handle.send(Call("step", (with_infos, [actions[index] for index in handle.indices])))
-        self.waiting = True
 
     def _receive_step(self) -> StepExtras:
         if not self.waiting:
@@ -225,50 +226,62 @@ class SubprocVecEnv(VecEnv):
                 extras.infos.update(part.infos)
                 for index, info in part.reset_infos.items():
                     self.reset_infos[index] = info
-        self.waiting = False
         # by index, not by who was first: runs of the same seed must not differ
         return extras._replace(infos=dict(sorted(extras.infos.items())))
 
+    @property
+    def waiting(self) -> bool:
+        """Whether some worker still owes an answer."""
+        return any(handle.awaiting for handle in self._handles)
+
     def _as_they_answer(self) -> Iterator[_WorkerHandle]:
-        """Every worker once it has answered; a dead one counts as soon as it is dead."""
+        """Every worker that owes an answer, once it can be received; a dead one is noticed as soon as it is dead."""
         if self._poller is None:
-            yield from self._handles
+            yield from (handle for handle in self._handles if handle.awaiting)
             return
-        waiting = dict(self._by_descriptor)
-        while waiting:
+        while self.waiting:
             for descriptor, _ in self._poller.poll():
-                if descriptor not in waiting:  # it has answered already and has now died
-                    raise self._by_descriptor[descriptor].death()
-                yield waiting.pop(descriptor)
+                handle = self._by_descriptor[descriptor]
+                if not handle.awaiting:  # nothing to receive, so this is the end of its pipe
+                    raise handle.death()
+                yield handle
 
     def _finish_pending(self) -> None:
-        """Wait for a step that was begun and never looked at, as after Ctrl-C."""
+        """Wait for answers that nobody received, as after Ctrl-C."""
         if self.waiting:
-            self._receive_step()
+            for handle in self._as_they_answer():
+                handle.receive()
 
     def _ask_all(self, calls: Sequence[Call]) -> list[Any]:
         return self._ask(list(zip(self._handles, calls, strict=True)))
 
     def _ask(self, questions: list[tuple[_WorkerHandle, Call]]) -> list[Any]:
-        """Put questions to workers and wait for all answers, so that the first failure leaves none unread."""
+        """Put questions to workers and give their answers in the same order."""
         self._require_open()
-        answers: list[Any] = []
-        failures: list[EnvWorkerError] = []
         try:
             self._finish_pending()
             for handle, call in questions:
                 handle.send(call)
-            for handle, _ in questions:
-                try:
-                    answers.append(handle.receive())
-                except EnvWorkerError as failure:
-                    failures.append(failure)
-            if failures:
-                raise failures[0]
+            return self._answers([handle for handle, _ in questions])
         except WorkerDiedError:
             self._abandon()
             raise
-        return answers
+
+    def _answers(self, handles: Sequence[_WorkerHandle]) -> list[Any]:
+        """What the workers answer; the first failure is raised when all have answered, a death at once."""
+        answers: dict[_WorkerHandle, Any] = {}
+        failures: dict[_WorkerHandle, EnvWorkerError] = {}
+        for handle in self._as_they_answer():
+            try:
+                answers[handle] = handle.receive()
+            except WorkerDiedError:
+                raise
+            except EnvWorkerError as failure:
+                failures[handle] = failure
+        for handle in handles:
+            if handle in failures:
+                raise failures[handle]
+        return [answers[handle] for handle in handles]
 
     @contextlib.contextmanager
     def _closing_on_error(self) -> Iterator[None]:

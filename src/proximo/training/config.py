@@ -106,7 +106,7 @@ class PPOConfig(OnPolicyConfig):
             "(or pass normalize_advantage=False)",
         )
         _require(_is_count(self.n_epochs), "n_epochs", self.n_epochs, "a positive whole number")
-        _check_scheduled("clip_range", self.clip_range, positive=True)
+        _check_scheduled("clip_range", self.clip_range)  # 0 too: scripts that only play a model load it so
         if self.clip_range_vf is not None:
             _check_scheduled("clip_range_vf", self.clip_range_vf, positive=True)
         if self.target_kl is not None:

@@ -160,9 +160,9 @@ def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return dict(policy_kwargs)
     from torch import nn
 
-    activations = {name for name in nn.modules.activation.__all__ if isinstance(getattr(nn, name, None), type)}
-    if activation not in activations:
-        raise ValueError(
-            f"activation_fn is {activation!r}, no activation of torch.nn; {near_matches(activation, activations)}"
-        )
-    return {**policy_kwargs, "activation_fn": getattr(nn, activation)}
+    known = [name for name in nn.modules.activation.__all__ if isinstance(getattr(nn, name, None), type)]
+    by_lower_case = {name.lower(): name for name in known}
+    if activation.lower() not in by_lower_case:
+        hint = near_matches(activation, known)
+        raise ValueError(f"activation_fn is {activation!r}, which is no activation of torch.nn; {hint}")
+    return {**policy_kwargs, "activation_fn": getattr(nn, by_lower_case[activation.lower()])}

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from proximo.backends.fused.features import feature_encoder
 from proximo.backends.fused.obstacles import HEADS, fused_obstacle, stored_action_dtype
-from proximo.backends.fused.plan import ActionTarget, EpochPlan, PolicyPlan
-from proximo.backends.fused.structures import Objective, Role, Status
-from proximo.backends.fused.threads import CriticThread, available_threads
+from proximo.backends.fused.plan import ActionTarget, PolicyPlan, UpdatePlan
+from proximo.backends.fused.structures import Objective, Status
+from proximo.backends.fused.threads import RoleThreads
 from proximo.data import Array, Observation, Rollout
 from proximo.functional.losses import PPOSettings
 from proximo.functional.spaces import get_action_dim
@@ -52,7 +52,7 @@ class FusedBackend:
         generator: np.random.Generator,
         threads: int | None = None,
     ) -> None:
-        """``threads`` is 1 or 2, by default 2 where there are cores for them; the result is the same to the bit."""
+        """``threads`` for updates are 1 or 2, by default whichever is faster; the result is the same to the bit."""
         if (obstacle := fused_obstacle(policy)) is not None:
             raise ValueError(f"the fused backend cannot run this policy: {obstacle}")
         if not flat.is_current():
@@ -63,16 +63,15 @@ class FusedBackend:
         self.policy, self.flat, self.generator = policy, flat, generator
         self._kernels = kernels
         self._plan = PolicyPlan(policy, flat)
-        self._epoch = EpochPlan(policy, flat)
+        self._update = UpdatePlan(policy, flat)
         self._encode = feature_encoder(policy.observation_space)
         self._head = HEADS[type(policy.action_dist)]
         self._action_dtype = stored_action_dtype(policy.action_space)
         self._action_size = get_action_dim(policy.action_space)
         self._action_shape = policy.action_space.shape or ()
         self._samples = 0
-        self._critic_thread = CriticThread() if (threads or available_threads()) > 1 else None
-        if self._critic_thread is not None:
-            self._epoch.bind("barrier", self._critic_thread.barrier)
+        self._threads = RoleThreads(threads)
+        self._update.bind("barrier", self._threads.barrier)
         self._make_target(0, 0)
 
     def start_rollout(self, steps: int, environments: int) -> None:
@@ -155,29 +154,31 @@ class FusedBackend:
         """Bind the samples of a full rollout; the epochs that follow read them."""
         samples, observations = rollout.steps * rollout.environments, rollout.observations
         features = self._checked_features(observations.reshape(samples, *observations.shape[2:]))  # type: ignore[union-attr]
-        self._epoch.bind("features", features)
-        self._epoch.bind("actions", rollout.actions.reshape(samples, self._action_size).astype(np.float32))
+        self._update.bind("features", features)
+        self._update.bind("actions", rollout.actions.reshape(samples, self._action_size).astype(np.float32))
         for name in ("log_probs", "values", "advantages", "returns"):
-            self._epoch.bind(name, np.ascontiguousarray(getattr(rollout, name), np.float32).reshape(samples))
+            self._update.bind(name, np.ascontiguousarray(getattr(rollout, name), np.float32).reshape(samples))
         self._samples = samples
 
     def ppo_epoch(
         self, rollout: Rollout, order: NDArray[np.int64], settings: PPOSettings
     ) -> tuple[NDArray[np.float64], EpochStatus]:
-        """One pass of gradient steps over the samples of ``order``, in minibatches; the short last one is kept.
+        """One pass of gradient steps over the samples of ``order`` [sample]; see :meth:`ppo_epochs`."""
+        return self.ppo_epochs(rollout, np.asarray(order)[None], settings)
 
-        Returns a row of terms [policy loss, value loss, entropy loss, approximate KL, clip fraction, loss] for each
-        minibatch (without the one that was not finite, with the one whose KL was too large), and how the epoch ended.
+    def ppo_epochs(
+        self, rollout: Rollout, orders: NDArray[np.int64], settings: PPOSettings
+    ) -> tuple[NDArray[np.float64], EpochStatus]:
+        """Gradient steps over minibatches of the samples, in the order of each row of ``orders`` [epoch, sample].
+
+        The short last minibatch of an epoch is kept. Returns a row of terms [policy loss, value loss, entropy loss,
+        approximate KL, clip fraction, loss] for each minibatch (without the one that was not finite, with the one whose
+        KL was too large), and how the epochs ended.
         """
-        order = np.ascontiguousarray(order, np.int64)
-        if len(order) == 0 or order.min() < 0 or order.max() >= self._samples or settings.batch_size < 1:
-            raise ValueError(
-                f"an order of {len(order)} samples in minibatches of {settings.batch_size} does not fit the "
-                f"{self._samples} samples of the rollout; call start_update(rollout) before its epochs"
-            )
-        update = self._epoch
-        update.read_optimizer()
-        update.set(
+        orders = np.ascontiguousarray(orders, np.int64)
+        self._check_orders(orders, settings.batch_size)
+        self._update.read_optimizer()
+        self._update.set(
             objective=Objective.CLIPPED,
             normalize_advantage=settings.normalize_advantage,
             learning_rate=settings.learning_rate,
@@ -188,8 +189,14 @@ class FusedBackend:
             max_grad_norm=settings.max_grad_norm,
             target_kl=math.inf if settings.target_kl is None else settings.target_kl,
         )
-        rows = update.start(order, settings.batch_size)
-        run = partial(self._kernels.epoch, self._plan.address, update.address)
-        code, count = self._critic_thread.run(run) if self._critic_thread else run(Role.ACTOR, Role.CRITIC)
+        rows = self._update.start(orders, settings.batch_size)
+        code, count = self._threads.run(partial(self._kernels.update, self._plan.address, self._update.address))
         status = EpochStatus(Status(code), count)
         return (rows[: count + 1] if status.stopped else rows[:count]), status
+
+    def _check_orders(self, orders: NDArray[np.int64], batch_size: int) -> None:
+        if orders.size == 0 or orders.min() < 0 or orders.max() >= self._samples or batch_size < 1:
+            raise ValueError(
+                f"orders of shape {orders.shape} in minibatches of {batch_size} do not fit the {self._samples} samples "
+                "of the rollout; call start_update(rollout) before its epochs"
+            )

@@ -16,7 +16,7 @@ INFINITY = F(np.inf)
 LARGEST_DOUBLE = np.finfo(np.float64).max
 
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.44269504), F(0.693359375), F(-2.12194440e-4)
-LARGEST, SMALLEST = F(88.72284), F(-87.33654)  # between them, exp is a normal number
+LARGEST, SMALLEST = F(88.37), F(-87.33)  # between them, 2ⁿ is a normal number
 TAYLOR = tuple(F(1 / factorial) for factorial in (1, 1, 2, 6, 24, 120, 720, 5040))
 
 # tanh(x) = x · P(x²) / Q(x²), fitted for the least relative error (6e-9 before rounding) up to SATURATED;
@@ -34,7 +34,7 @@ def is_finite(x):  # type: ignore[no-untyped-def]
 
 @inlined
 def exp(x):  # type: ignore[no-untyped-def]
-    """eˣ = 2ⁿ · eʳ with |r| ≤ ln 2 / 2, relative error below 2e-7; 0 below the normal numbers, infinity above."""
+    """eˣ = 2ⁿ · eʳ with |r| ≤ ln 2 / 2, relative error below 4e-7; 0 below e⁻⁸⁷·³³, infinity above e⁸⁸·³⁷."""
     t0, t1, t2, t3, t4, t5, t6, t7 = TAYLOR
     bounded = SMALLEST if x < SMALLEST else (LARGEST if x > LARGEST else x)
     scaled = bounded * LOG2_E
@@ -42,11 +42,7 @@ def exp(x):  # type: ignore[no-untyped-def]
     n = F(exponent)
     r = bounded - n * LN2_HIGH - n * LN2_LOW
     power = t0 + r * (t1 + r * (t2 + r * (t3 + r * (t4 + r * (t5 + r * (t6 + r * t7))))))
-    # 2ⁿ in two factors, since 2¹²⁸ alone has no binary form
-    half = exponent >> np.int32(1)
-    rest = exponent - half
-    result = power * float_of_bits((half + np.int32(127)) << np.int32(23))
-    result *= float_of_bits((rest + np.int32(127)) << np.int32(23))
+    result = power * float_of_bits((exponent + np.int32(127)) << np.int32(23))
     result = ZERO if x < SMALLEST else result
     result = INFINITY if x > LARGEST else result
     return x if x != x else result

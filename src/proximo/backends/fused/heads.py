@@ -68,8 +68,8 @@ def categorical_log_probs(plan, stride, rows):
     log_probs, entropies, logs, first = floats(plan.log_probs), floats(plan.entropies), floats(layer.output), 0
     for group in range(plan.action_size):
         for lane in range(rows):
-            choice = first + np.int64(actions[group * stride + lane])
-            log_probs[lane] += logs[choice * stride + lane]
+            chosen = first + np.int64(actions[group * stride + lane])
+            log_probs[lane] += logs[chosen * stride + lane]
             entropies[lane] += floats(plan.group_entropies)[group * stride + lane]
         first += groups[group]
 
@@ -85,8 +85,8 @@ def categorical_gradient(plan, stride, rows, entropy_weight):
             for lane in range(stride):
                 error[choice + lane] *= -weights[lane] - entropy_weight * (logs[choice + lane] + entropy[lane])
         for lane in range(rows):
-            choice = first + np.int64(actions[group * stride + lane])
-            error[choice * stride + lane] += weights[lane]
+            chosen = first + np.int64(actions[group * stride + lane])
+            error[chosen * stride + lane] += weights[lane]
         first = end
 
 
@@ -184,7 +184,7 @@ def choose_category(logs, probabilities, stride, count, uniform, deterministic):
     return chosen
 
 
-@linked("void(int64, int64, int64, CPointer(float32), boolean)")
+@linked("void(int64, int64, int64, CPointer(float32), int64)")
 def sample(plan_address, stride, rows, noise, deterministic):
     """Choose ``plan.actions``, from ``noise`` [row, action]: uniform numbers, or normal ones for a Gaussian."""
     plan = plan_at(plan_address)

@@ -1,4 +1,4 @@
-"""The compiled entry points: act, values, epoch. Importing this module compiles them or loads them from the cache.
+"""The compiled entry points: act, predict_values, update. Importing this module compiles them or loads the cache.
 
 Structures come as addresses (see ``structures.py``); Python has checked the shapes before.
 """
@@ -50,17 +50,17 @@ FEW = 4  # rows up to which dot products are quicker than a product with one lan
 APPROX_KL, LOSS, COLUMNS = int(Column.APPROX_KL), int(Column.LOSS), len(Column)
 
 
-@linked("boolean(int64, int64, CPointer(float32), int64, int64)")
+@linked("int64(int64, int64, CPointer(float32), int64, int64)")
 def run_network(layers, count, observations, rows, stride):
     """Outputs of a network for ``rows`` rows of observations; tells whether these were all finite."""
-    layer, finite = layer_at(layers), True
+    layer, finite = layer_at(layers), np.int64(1)
     inputs, lanes, samples = layer.inputs, floats(layer.input), floats(layer.input_rows)
     for row in range(rows):
         for feature in range(inputs):
             number = observations[row * inputs + feature]
             lanes[feature * stride + row] = number
             samples[row * padded(inputs) + feature] = number
-            finite &= is_finite(number)
+            finite &= np.int64(is_finite(number))
     if rows > FEW:
         forward(layers, count, stride)
     else:
@@ -98,7 +98,7 @@ def store_actions(plan, target, first, rows, stride):
                 store_number(target.env_actions, plan.action_kind, place, moved)
 
 
-@linked("boolean(int64, CPointer(float32), int64, CPointer(float32))")
+@linked("int64(int64, CPointer(float32), int64, CPointer(float32))")
 def chunk_values(plan_address, observations, rows, values):
     """V of ``rows`` rows of observations, into ``values``; tells whether the observations were all finite."""
     plan = plan_at(plan_address)
@@ -113,7 +113,7 @@ def chunk_values(plan_address, observations, rows, values):
 @kernel("boolean(int64, int64, float32[:, ::1], int64, boolean)")
 def act(plan_address, target_address, observations, step, deterministic):
     """Actions, log-probabilities and values of observations [env, feature], into row ``step``; False on NaN in them."""
-    plan, target, finite = plan_at(plan_address), target_at(target_address), True
+    plan, target, finite = plan_at(plan_address), target_at(target_address), 1
     count = observations.shape[0]
     for start in range(0, count, plan.lanes):
         rows, first = min(plan.lanes, count - start), step * target.environments + start
@@ -127,7 +127,7 @@ def act(plan_address, target_address, observations, step, deterministic):
             floats(target.log_probs)[first + row] = floats(plan.log_probs)[row]
         store_actions(plan, target, first, rows, stride)
         finite &= chunk_values(plan_address, chunk, rows, shift(floats(target.values), first))
-    return finite
+    return finite != 0
 
 
 @kernel("void(int64, float32[:, ::1], float32[::1])")
@@ -171,18 +171,19 @@ def meet(barrier, role, count):
 
 
 @kernel("UniTuple(int64, 2)(int64, int64, int64, int64)")
-def epoch(plan_address, update_address, first_role, last_role):
-    """Gradient steps over all minibatches of ``update.order``. Returns the status and the minibatches applied.
+def update(plan_address, update_address, first_role, last_role):
+    """Gradient steps over all minibatches of all epochs. Returns the status and how many minibatches were applied.
 
     The roles from ``first_role`` to ``last_role`` are this thread's. With both it works alone; with one, another thread
     does the same for the other network, and they meet where the norm of the whole gradient is needed. Every later
     step of a minibatch reads only what belongs to its own network, so one meeting per minibatch is enough.
     """
     update = update_at(update_address)
-    count = (update.samples + update.batch_size - 1) // update.batch_size
-    for index in range(count):
-        first = index * update.batch_size
-        order, batch = update.order + 8 * first, min(update.batch_size, update.samples - first)
+    per_epoch = (update.samples + update.batch_size - 1) // update.batch_size
+    for index in range(update.epochs * per_epoch):
+        first = index % per_epoch * update.batch_size
+        batch = min(update.batch_size, update.samples - first)
+        order = update.orders + 8 * (index // per_epoch * update.samples + first)
         metrics, squares = doubles(update.rows + 8 * COLUMNS * index), doubles(update.squares + 16 * index)
         for role in range(first_role, last_role + 1):
             if role == ACTOR:
@@ -199,4 +200,4 @@ def epoch(plan_address, update_address, first_role, last_role):
             return status, index
         for role in range(first_role, last_role + 1):
             step_parameters(update_address, role, math.sqrt(squares[ACTOR] + squares[CRITIC]))
-    return DONE, count
+    return DONE, update.epochs * per_epoch

@@ -73,7 +73,7 @@ def policy_objective(plan, update, order, advantages, rows, batch, metrics):
             loss -= advantage * log_probs[row]
         entropy -= entropies[row]
         divergence += (ratio - ONE) - log_ratio
-        clipped += ONE if abs(ratio - ONE) > limit else ZERO
+        clipped += 1.0 if abs(ratio - ONE) > limit else 0.0
     metrics[POLICY_LOSS] += loss / batch
     metrics[ENTROPY_LOSS] += entropy / batch
     metrics[APPROX_KL] += divergence / batch

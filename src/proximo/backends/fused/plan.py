@@ -149,8 +149,8 @@ class ActionTarget(Structure):
             generator.random(out=self.noise, dtype=np.float32)
 
 
-class EpochPlan(Structure):
-    """What one epoch of updates reads and writes."""
+class UpdatePlan(Structure):
+    """What the epochs of an update read and write."""
 
     def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters) -> None:
         super().__init__(UPDATE)
@@ -180,11 +180,12 @@ class EpochPlan(Structure):
             epsilon=float(group["eps"]),
         )
 
-    def start(self, order: Array, batch_size: int) -> Array:
-        """Take an order of samples; returns the metrics to be filled, [minibatch, column]."""
-        minibatches = -(-len(order) // batch_size)
-        self.bind("order", order)
-        self.set(samples=len(order), batch_size=batch_size)
+    def start(self, orders: Array, batch_size: int) -> Array:
+        """Take the orders of samples, [epoch, sample]; returns the metrics to be filled, [minibatch, column]."""
+        epochs, samples = orders.shape
+        minibatches = epochs * -(-samples // batch_size)
+        self.bind("orders", orders)
+        self.set(epochs=epochs, samples=samples, batch_size=batch_size)
         self.bind("squares", np.zeros((minibatches, len(Role))))
         if len(self.arrays.get("scaled_advantages", ())) < batch_size:
             self.bind("scaled_advantages", aligned_floats(padded(batch_size)))

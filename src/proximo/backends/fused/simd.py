@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic as numba_intrinsic

@@ -65,7 +65,7 @@ class Role(IntEnum):
 
 
 class Status(IntEnum):
-    """How an epoch ended; a minibatch that stops it is not applied."""
+    """How an update ended; a minibatch that stops it is not applied."""
 
     DONE = 0
     KL_EXCEEDED = 1
@@ -74,7 +74,7 @@ class Status(IntEnum):
 
 
 class Column(IntEnum):
-    """Columns of the metrics of an epoch, one row per minibatch."""
+    """Columns of the metrics of an update, one row per minibatch."""
 
     POLICY_LOSS = 0
     VALUE_LOSS = 1
@@ -109,9 +109,10 @@ TARGET = _structure("environments noise actions values log_probs env_actions")
 # A parameter within the flat memory: first float, number of floats with padding, network it belongs to.
 SEGMENT = _structure("offset size role")
 
-# One epoch: the samples, the order to take them in, what to minimise, the optimiser's memory, what is reported.
+# One update: the samples, the order to take them in for each epoch, what to minimise, the optimiser's memory,
+# what is reported per minibatch, and where two threads meet.
 UPDATE = _structure(
-    "features actions log_probs values advantages returns scaled_advantages order samples batch_size "
+    "features actions log_probs values advantages returns scaled_advantages orders epochs samples batch_size "
     "objective normalize_advantage optimizer data gradients momentum variance steps segments segment_count "
     "rows squares barrier",
     "clip_range clip_range_vf ent_coef vf_coef max_grad_norm target_kl "

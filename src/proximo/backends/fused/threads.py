@@ -1,8 +1,9 @@
-"""A second thread for the critic, where there is a core for it."""
+"""A second thread for the critic, where there is a core for it and it helps."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +14,8 @@ from proximo.backends.fused.structures import Role
 from proximo.data import Array
 
 SLOTS = (3, 8)  # progress of the actor, progress of the critic, abandoned; each on a cache line of its own
-EpochFunction = Callable[[int, int], tuple[int, int]]  # first and last role → status, minibatch
+PROBE_EVERY = 16  # updates
+RolesFunction = Callable[[int, int], tuple[int, int]]  # first and last role → status, minibatches
 
 
 def available_threads() -> int:
@@ -24,24 +26,47 @@ def available_threads() -> int:
     return min(2, cores, torch.get_num_threads())
 
 
-class CriticThread:
-    """Runs the critic's half of an epoch while the caller's thread runs the actor's. The thread starts on first use."""
+class RoleThreads:
+    """Runs an update's two roles in one thread or in two; the result is the same to the bit.
 
-    def __init__(self) -> None:
+    Two are up to twice as fast, but slower than one while other programs keep the cores busy. So, unless a number is
+    asked for, both ways are timed now and then and the faster one is used. The second thread starts on first use.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads not in (None, 1, 2):
+            raise ValueError(f"threads is {threads}; an update has two networks: use 1, 2, or None to choose by speed")
+        self.choices = [threads] if threads else list(range(1, available_threads() + 1))
         self.barrier: Array = np.zeros(SLOTS, np.int64)
+        self._seconds: dict[int, float] = {}  # per minibatch, when last used
+        self._updates = 0
         self._executor: ThreadPoolExecutor | None = None
 
-    def run(self, epoch: EpochFunction) -> tuple[int, int]:
-        """Both halves of an epoch; they decide alike, so the actor's answer is the answer."""
+    def run(self, work: RolesFunction) -> tuple[int, int]:
+        """Both roles of an update; returns the status and how many minibatches were applied."""
+        threads = self._choose()
+        start = time.perf_counter()
+        status, count = self._run_two(work) if threads == 2 else work(Role.ACTOR, Role.CRITIC)
+        self._seconds[threads] = (time.perf_counter() - start) / max(count, 1)
+        return status, count
+
+    def _choose(self) -> int:
+        untried = [threads for threads in self.choices if threads not in self._seconds]
+        if untried:
+            return untried[0]
+        self._updates += 1
+        by_speed = sorted(self.choices, key=self._seconds.__getitem__)
+        return by_speed[-1] if self._updates % PROBE_EVERY == 0 else by_speed[0]
+
+    def _run_two(self, work: RolesFunction) -> tuple[int, int]:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="proximo-critic")
         self.barrier[:] = 0
-        critic = self._executor.submit(epoch, Role.CRITIC, Role.CRITIC)
+        critic = self._executor.submit(work, Role.CRITIC, Role.CRITIC)
         try:
-            result = epoch(Role.ACTOR, Role.ACTOR)
-        except BaseException:  # Ctrl-C before the kernel began: nobody would meet the critic
+            return work(Role.ACTOR, Role.ACTOR)  # the two decide alike, so either's answer is the answer
+        except BaseException:  # Ctrl-C before the actor began: nobody would meet the critic
             self.barrier[2] = 1
             raise
         finally:
             critic.result()
-        return result

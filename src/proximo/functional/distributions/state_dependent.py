@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch import distributions as torch_distributions
 
-from proximo.functional.distributions import HALF_LOG_TWO_PI, Distribution, TanhBijector, sum_independent_dims
+from proximo.functional.distributions.base import HALF_LOG_TWO_PI, Distribution, sum_independent_dims
+from proximo.functional.distributions.gaussian import TanhBijector
 
 
 class StateDependentNoiseDistribution(Distribution):
@@ -37,7 +38,7 @@ class StateDependentNoiseDistribution(Distribution):
         learn_features: bool = False,
         epsilon: float = 1e-6,
     ) -> None:
-        self.action_dim = action_dim
+        self.action_dim = self.parameter_width = action_dim
         self.full_std = full_std
         self.use_expln = use_expln
         self.learn_features = learn_features

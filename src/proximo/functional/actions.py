@@ -1,0 +1,73 @@
+"""Hybrid actions: ``Dict`` and ``Tuple`` spaces, nested, of Box, Discrete, MultiDiscrete and MultiBinary.
+
+Inside the library an action is one flat row of float32 columns, the parts side by side in the order of the space; the
+structure that the environment declared is restored where the action leaves for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from proximo.data import Array
+from proximo.functional.spaces import Space, get_action_dim
+
+
+def leaves(space: Space) -> Iterator[Space]:
+    """The plain spaces of a nested one, depth first.
+
+    >>> list(leaves(spaces.Tuple([spaces.Discrete(2), spaces.Dict(x=spaces.MultiBinary(3))])))
+    [Discrete(2), MultiBinary(3)]
+    """
+    match space:
+        case spaces.Dict():
+            for part in space.spaces.values():
+                yield from leaves(part)
+        case spaces.Tuple():
+            for part in space.spaces:
+                yield from leaves(part)
+        case _:
+            yield space
+
+
+def restore_structure(space: Space, rows: Array) -> list[Any]:
+    """One action per row, in the structure and dtypes of ``space``; Box parts are clipped to their bounds.
+
+    >>> space = spaces.Dict(kind=spaces.Discrete(3), power=spaces.Box(0.0, 1.0, (1,)))
+    >>> restore_structure(space, np.array([[2.0, 7.0]], np.float32))
+    [{'kind': np.int64(2), 'power': array([1.], dtype=float32)}]
+    """
+    return [_restore(space, _Columns(row)) for row in rows]
+
+
+class _Columns:
+    """Takes columns off a row, from left to right."""
+
+    def __init__(self, row: Array) -> None:
+        self.row = row
+        self.position = 0
+
+    def take(self, count: int) -> Array:
+        part = self.row[self.position : self.position + count]
+        self.position += count
+        return part
+
+
+def _restore(space: Space, columns: _Columns) -> Any:
+    match space:
+        case spaces.Dict():
+            return {key: _restore(part, columns) for key, part in space.spaces.items()}
+        case spaces.Tuple():
+            return tuple(_restore(part, columns) for part in space.spaces)
+        case spaces.Discrete():
+            return np.int64(columns.take(1)[0]) + space.start
+        case spaces.Box():
+            values = columns.take(get_action_dim(space)).reshape(space.shape)
+            return np.clip(values, space.low, space.high).astype(space.dtype)
+        case spaces.MultiDiscrete():
+            return columns.take(get_action_dim(space)).astype(space.dtype) + space.start
+        case _:
+            return columns.take(get_action_dim(space)).astype(space.dtype)

@@ -1,0 +1,67 @@
+"""Hybrid actions: several distributions side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from proximo.functional.actions import leaves
+from proximo.functional.distributions.base import Distribution
+from proximo.functional.distributions.gaussian import DiagGaussianDistribution
+from proximo.functional.spaces import Space, get_action_dim
+
+
+class HybridDistribution(Distribution):
+    """Independent parts: log-probabilities and entropies add up, masks reach the discrete parts."""
+
+    def __init__(self, space: Space, make_part: Callable[[Space], Distribution]) -> None:
+        self.parts = [make_part(leaf) for leaf in leaves(space)]
+        self.widths = [get_action_dim(leaf) for leaf in leaves(space)]  # columns of the flat action
+        self.parameter_widths = [part.parameter_width for part in self.parts]
+        self.parameter_width = sum(self.parameter_widths)
+        self.mask_widths = [part.mask_width for part in self.parts]
+        self.mask_width = sum(self.mask_widths)
+        self.deviations = [part.action_dim if isinstance(part, DiagGaussianDistribution) else 0 for part in self.parts]
+
+    def proba_distribution_net(self, latent_dim: int, log_std_init: float = 0.0) -> tuple[nn.Module, nn.Parameter]:
+        """One linear layer for all parts, and the log-deviations of the continuous ones."""
+        log_std = nn.Parameter(torch.ones(sum(self.deviations)) * log_std_init)
+        return nn.Linear(latent_dim, self.parameter_width), log_std
+
+    def proba_distribution(self, parameters: Tensor, log_std: Tensor) -> Self:
+        pieces = parameters.split(self.parameter_widths, dim=1)
+        for part, piece, deviation in zip(self.parts, pieces, log_std.split(self.deviations), strict=True):
+            if isinstance(part, DiagGaussianDistribution):
+                part.proba_distribution(piece, deviation)
+            else:
+                part.proba_distribution(piece)
+        return self
+
+    def apply_masking(self, masks: Tensor) -> None:
+        for part, mask in zip(self.parts, masks.split(self.mask_widths, dim=1), strict=True):
+            if mask.shape[1]:
+                part.apply_masking(mask)
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        pieces = actions.split(self.widths, dim=1)
+        return torch.stack([part.log_prob(piece) for part, piece in zip(self.parts, pieces, strict=True)]).sum(dim=0)
+
+    def entropy(self) -> Tensor | None:
+        entropies = [part.entropy() for part in self.parts]
+        return torch.stack([entropy for entropy in entropies if entropy is not None]).sum(dim=0)
+
+    def sample(self) -> Tensor:
+        return self._columns([part.sample() for part in self.parts])
+
+    def mode(self) -> Tensor:
+        return self._columns([part.mode() for part in self.parts])
+
+    def _columns(self, actions: list[Tensor]) -> Tensor:
+        return torch.cat([action.float().reshape(len(action), -1) for action in actions], dim=1)
+
+    @property
+    def distribution(self) -> list[Any]:
+        return [part.distribution for part in self.parts]

@@ -1,0 +1,283 @@
+"""The commands as a person runs them, in real processes and on a real run folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from proximo.cli import bench, evaluate, plot, train, watch
+from proximo.cli.main import COMMANDS, main
+
+PROXIMO = Path(sys.executable).parent / "proximo"
+
+
+def run_proximo(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROXIMO, *words], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run folder made by the real command, and what the command printed."""
+    folder = tmp_path_factory.mktemp("work")
+    result = run_proximo(
+        "train", "CartPole-v1", "--steps", "2000", "--seed", "3", "--gamma", "0.97", "--eval-episodes", "5",
+        "--checkpoint-every", "1000", "--video", folder=folder,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    (run,) = (folder / "runs").iterdir()
+    return run, result.stdout
+
+
+def test_train_prints_the_evaluation_and_the_folder(trained):
+    run, printed = trained
+    assert "PPO on CartPole-v1: 2,000 steps, 8 environments, preset CartPole-v1, seed 3" in printed
+    assert "95 % interval" in printed
+    assert f"runs/{run.name}" in printed
+    for name in ("model.zip", "progress.csv, progress.jsonl", "learning_curve.png", "video.gif"):
+        assert name in printed
+
+
+def test_run_folder_describes_itself(trained):
+    run, _ = trained
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert (config["env"], config["algo"], config["seed"], config["n_timesteps"]) == ("CartPole-v1", "ppo", 3, 2000)
+    assert (config["gamma"], config["learning_rate"], config["vf_coef"]) == (0.97, "lin_0.001", 0.5)
+    assert json.loads((run / "versions.json").read_text())["packages"]["proximo"]
+
+
+def test_metrics_are_the_same_in_both_files(trained):
+    run, _ = trained
+    rows = list(csv.DictReader((run / "progress.csv").open()))
+    lines = [json.loads(line) for line in (run / "progress.jsonl").read_text().splitlines()]
+    assert len(rows) == len(lines) == 8  # rollouts of 8 · 32 steps
+    assert [int(row["time/total_timesteps"]) for row in rows] == [256 * count for count in range(1, 9)]
+    assert float(rows[-1]["train/learning_rate"]) == lines[-1]["train/learning_rate"] == 0.0
+    assert float(rows[3]["rollout/ep_rew_mean"]) == pytest.approx(lines[3]["rollout/ep_rew_mean"])
+
+
+def test_pictures_are_pictures(trained):
+    run, _ = trained
+    assert Image.open(run / "learning_curve.png").size == (1600, 960)
+    film = Image.open(run / "video.gif")
+    assert film.size == (480, 320)
+    assert film.n_frames > 50
+    assert [path.name for path in sorted((run / "checkpoints").iterdir())] == [
+        "model_1000_steps.zip",
+        "model_2000_steps.zip",
+    ]
+
+
+def test_evaluate_repeats_itself(trained, capsys):
+    run, _ = trained
+    printed = []
+    for _ in range(2):
+        assert main(["evaluate", str(run), "--episodes", "4", "--seed", "5"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert "PPO on CartPole-v1, 4 episodes" in printed[0]
+
+
+def test_evaluate_a_checkpoint(trained, capsys):
+    run, _ = trained
+    assert main(["evaluate", str(run), "--episodes", "2", "--model", "checkpoints/model_1000_steps.zip"]) == 0
+    assert main(["evaluate", str(run), "--model", "nothing.zip"]) == 2
+    assert "there is no model nothing.zip" in capsys.readouterr().err
+
+
+def test_watch_films(trained, tmp_path, capsys):
+    run, _ = trained
+    assert main(["watch", str(run), "--seconds", "0.4", "-o", str(tmp_path / "film.gif")]) == 0
+    film = Image.open(tmp_path / "film.gif")
+    assert (film.size, film.info["duration"]) == ((480, 320), 40)
+    assert 1 < film.n_frames <= 10
+    assert main(["watch", str(run), "--seconds", "0.4", "-o", str(tmp_path / "film.mp4")]) == 0
+    assert (tmp_path / "film.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_plot_several_runs(trained, tmp_path, monkeypatch, capsys):
+    run, _ = trained
+    monkeypatch.chdir(tmp_path)
+    assert main(["plot", str(run), str(run)]) == 0
+    assert capsys.readouterr().out.strip() == "learning_curve.png"
+    assert Image.open(tmp_path / "learning_curve.png").size == (1600, 960)
+    assert main(["plot", str(run), "--y", "train/los"]) == 2
+    assert "did you mean 'train/loss'" in capsys.readouterr().err
+
+
+def test_a_run_can_be_repeated(trained, capsys, tmp_path):
+    run, _ = trained
+    assert (
+        main(["train", "CartPole-v1", "--preset", str(run), "--runs-dir", str(tmp_path), "--eval-episodes", "0"]) == 0
+    )
+    (again,) = tmp_path.iterdir()
+    assert (again / "config.toml").read_text() == (run / "config.toml").read_text()
+    kept = ("rollout/ep_rew_mean", "train/loss", "train/approx_kl")
+    first, second = (list(csv.DictReader((folder / "progress.csv").open())) for folder in (run, again))
+    assert [[row[key] for key in kept] for row in first] == [[row[key] for key in kept] for row in second]
+
+
+def test_until_trains_on_and_says_when_it_is_not_reached(tmp_path, capsys):
+    words = ["--steps", "256", "--seed", "0", "--eval-episodes", "2", "--runs-dir", str(tmp_path)]
+    assert main(["train", "CartPole-v1", *words, "--until", "10000"]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("is below 10000: training on") > 1
+    (run,) = tmp_path.iterdir()
+    steps = [int(row["time/total_timesteps"]) for row in csv.DictReader((run / "progress.csv").open())]
+    assert steps == sorted(set(steps))
+    assert steps[-1] >= 5 * 256
+    assert main(["train", "CartPole-v1", *words, "--until", "1"]) == 0
+    assert "training on" not in capsys.readouterr().out
+
+
+def test_normalised_runs_evaluate_with_the_statistics_of_training(tmp_path, capsys):
+    words = ["--preset", "none", "--normalize", "true", "--steps", "256", "--n-steps", "256", "--seed", "0"]
+    assert main(["train", "Pendulum-v1", *words, "--eval-episodes", "2", "--runs-dir", str(tmp_path)]) == 0
+    (run,) = tmp_path.iterdir()
+    from proximo.cli.playing import load_agent
+    from proximo.cli.runs import Run
+
+    model, env = load_agent(Run.open(run), n_envs=1, seed=0)
+    normalizer = model.get_vec_normalize_env()
+    assert normalizer is not None
+    assert normalizer.obs_rms.count > 256
+    assert not normalizer.training
+    before = normalizer.obs_rms.count
+    env.reset()
+    assert normalizer.obs_rms.count == before
+
+
+def test_interrupting_saves_what_there_is(tmp_path):
+    command = [PROXIMO, "train", "CartPole-v1", "--steps", "100000000", "--seed", "1"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for_rows(tmp_path / "runs", process)
+        process.send_signal(signal.SIGINT)
+        printed, complaints = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, complaints
+    assert "interrupted: the model is saved" in printed
+    assert "Traceback" not in complaints
+    (run,) = (tmp_path / "runs").iterdir()
+    assert main(["evaluate", str(run), "--episodes", "1"]) == 0
+
+
+def wait_for_rows(runs: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and process.poll() is None:
+        files = list(runs.glob("*/progress.csv"))
+        if files and len(files[0].read_text().splitlines()) > 2:
+            return
+        time.sleep(0.2)
+    raise TimeoutError("the training wrote no metrics")
+
+
+def test_unknown_environment_is_one_line_with_near_matches(tmp_path):
+    result = run_proximo("train", "CartPol-v1", folder=tmp_path)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: unknown environment id 'CartPol-v1'")
+    assert "'CartPole-v1'" in line
+    assert not (tmp_path / "runs").exists()
+    assert "Traceback" in run_proximo("train", "CartPol-v1", "--debug", folder=tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "CartPole-v1", "--gamma", "3"], "gamma is 3.0; expected a number from 0 to 1"),
+        (["train", "CartPole-v1", "--policy-kwargs", "net_arc = [3]"], "net_arc"),
+        (["train", "CartPole-v1", "--env-kwargs", "gravity = 3"], "the environment CartPole-v1 cannot be made"),
+        (["train", "no_such_package:Maze-v0"], "no_such_package"),
+        (["train", "CartPole-v1", "--device", "gpu"], "expected auto, cpu, cuda"),
+        (["train", "HalfCheetahBulletEnv-v0"], "--preset none"),
+        (["evaluate", "nowhere"], "nowhere"),
+        (["plot", "nowhere"], "nowhere"),
+        (["plot"], "name at least one run folder"),
+        (["tarin", "CartPole-v1"], "did you mean 'train'?"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_two(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+    (tmp_path / "runs").write_text("a file")
+    words = ["--steps", "64", "--runs-dir", str(tmp_path / "runs")]
+    assert main(["train", "CartPole-v1", *words]) == 2
+    assert str(tmp_path / "runs") in capsys.readouterr().err
+
+
+def test_help_is_quick_to_import_and_names_all_commands():
+    code = "import sys; from proximo.cli.main import main; main(['--help']); print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "False"
+    assert all(f"  {name}" in result.stdout for name in COMMANDS)
+    assert "proximo train CartPole-v1" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("train", train), ("evaluate", evaluate), ("watch", watch), ("plot", plot), ("bench", bench)]
+)
+def test_help_has_the_examples(name, module, capsys):
+    try:
+        code = main([name, "--help"])
+    except SystemExit as exit_:
+        code = exit_.code
+    assert code == 0
+    printed = capsys.readouterr().out
+    assert "Examples:" in printed
+    for example in module.EXAMPLES:
+        assert example.startswith(f"proximo {name}")
+        assert example in printed
+
+
+@pytest.mark.parametrize("example", [*train.EXAMPLES, *evaluate.EXAMPLES, *watch.EXAMPLES, *plot.EXAMPLES])
+def test_examples_parse(example):
+    _, command, *words = shell_words(example)
+    if command == "train":
+        train.run_config(train.parse_arguments(words))
+        return
+    module = {"evaluate": evaluate, "watch": watch, "plot": plot}[command]
+    kind = {"evaluate": evaluate.Evaluate, "watch": watch.Watch, "plot": plot.Plot}[command]
+    from proximo.cli.command import parse
+
+    parse(kind, command, module.SUMMARY, module.EXAMPLES, words)
+
+
+def shell_words(line: str) -> list[str]:
+    import shlex
+
+    return shlex.split(line)
+
+
+def test_bench_says_where_it_lives(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
+    with pytest.raises(FileNotFoundError, match="make bench"):
+        bench.source_tree()
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "run.py").touch()
+    assert bench.source_tree() == tmp_path
+
+
+def test_version(capsys):
+    from proximo import __version__
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"proximo {__version__}\n"
