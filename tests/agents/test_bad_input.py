@@ -101,7 +101,7 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "NaN entropy weight": (lambda: ppo(ent_coef=math.nan), ValueError, ["ent_coef is nan", "finite"]),
     "zero gradient norm": (lambda: ppo(max_grad_norm=0.0), ValueError, ["max_grad_norm is 0.0", "positive"]),
     "negative KL": (lambda: ppo(target_kl=-1.0), ValueError, ["target_kl is -1.0", "positive"]),
-    "state-dependent exploration": (lambda: ppo(use_sde=True), NotImplementedError, ["use_sde", "defaults"]),
+    "state-dependent exploration": (lambda: ppo(use_sde=True), ValueError, ["use_sde", "Discrete(2)", "Box"]),
     "squashed output": (
         lambda: ppo(policy_kwargs={"squash_output": True}),
         ValueError,

@@ -130,6 +130,11 @@ def test_the_backend_refuses_parameters_that_have_moved():
         FusedBackend(policy, flat, np.random.default_rng(0))
 
 
+def test_a_switched_off_compiler_is_an_obstacle(monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert fused_obstacle(make_policy(BOX, TWO)) == "NUMBA_DISABLE_JIT is set"
+
+
 def test_unknown_number_of_threads():
     with pytest.raises(ValueError, match="threads is 3"):
         make_backend(make_policy(BOX, TWO), threads=3)

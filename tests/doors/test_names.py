@@ -35,7 +35,6 @@ ABSENT_MODULES = {
 
 ABSENT_NAMES = {
     "common.buffers": {"ReplayBuffer", "DictReplayBuffer", "NStepReplayBuffer"},  # off-policy
-    "common.distributions": {"StateDependentNoiseDistribution"},  # comes with generalised state-dependent exploration
     "common.policies": {"ContinuousCritic"},  # off-policy
     "common.type_aliases": {  # off-policy
         "ReplayBufferSamples",

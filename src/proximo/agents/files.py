@@ -24,6 +24,8 @@ Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 COMMON_FIELDS = (
     "policy_class",
     "policy_kwargs",
+    "use_sde",
+    "sde_sample_freq",
     "rollout_buffer_class",
     "rollout_buffer_kwargs",
     "tensorboard_log",

@@ -22,6 +22,7 @@ from proximo.backends.torch_autograd import TorchBackend
 from proximo.data import Array, Info, Observation, Schedule
 from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.errors import near_matches
+from proximo.functional.actions import leaves
 from proximo.functional.schedules import FloatSchedule
 from proximo.functional.spaces import Space, check_for_nested_spaces, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import (
@@ -92,11 +93,6 @@ class OnPolicyAlgorithm(ABC):
         backend: BackendChoice = "auto",
         _init_setup_model: bool = True,
     ) -> None:
-        if use_sde or sde_sample_freq != -1:
-            raise NotImplementedError(
-                "state-dependent exploration (use_sde, sde_sample_freq) is not available in this version; "
-                "leave both at their defaults for Gaussian exploration"
-            )
         for name, value in config.as_dict().items():
             setattr(self, name, value)
         self.policy_class = self._resolve_policy(policy)
@@ -169,13 +165,14 @@ class OnPolicyAlgorithm(ABC):
         check_for_nested_spaces(self.observation_space)
         get_obs_shape(self.observation_space)  # raises for an unsupported space
         get_action_dim(self.action_space)
-        if isinstance(self.action_space, spaces.Box):
-            bounds = np.stack([self.action_space.low, self.action_space.high])
-            if not np.isfinite(bounds).all():
+        for space in leaves(self.action_space):
+            if isinstance(space, spaces.Box) and not np.isfinite(np.stack([space.low, space.high])).all():
                 raise ValueError(
-                    f"action space {self.action_space} has an infinite bound; a continuous action needs finite low and "
-                    "high (wrap the environment in gymnasium.wrappers.RescaleAction or ClipAction)"
+                    f"action space {space} has an infinite bound; a continuous action needs finite low and high "
+                    "(wrap the environment in gymnasium.wrappers.RescaleAction or ClipAction)"
                 )
+        if self.use_sde and not isinstance(self.action_space, spaces.Box):
+            raise ValueError(f"use_sde=True needs continuous (Box) actions, this environment takes {self.action_space}")
         is_dict = isinstance(self.observation_space, spaces.Dict)
         if is_dict and self.policy_class in (ActorCriticPolicy, ActorCriticCnnPolicy):
             raise ValueError(f"observations are {self.observation_space}: use 'MultiInputPolicy' for Dict observations")
@@ -219,7 +216,9 @@ class OnPolicyAlgorithm(ABC):
         flat = FlatParameters(self.policy, self.policy.optimizer)
         stock = is_stock(self.rollout_buffer)  # kernels read the memory, and would pass by a subclass's get()
         obstacle = None if stock else f"rollout buffer is {type(self.rollout_buffer).__name__}"
-        self._backend = make_backend(self.policy, flat, self.generator, self._backend_choice, obstacle)
+        self._backend = make_backend(
+            self.policy, flat, self.generator, self._backend_choice, obstacle, self.sde_sample_freq
+        )
         if self.verbose >= 1:
             print(f"Using {self.device} device, backend {self._backend.description}")  # noqa: T201
 

@@ -20,15 +20,16 @@ def make_backend(
     generator: np.random.Generator,
     choice: BackendChoice = "auto",
     obstacle: str | None = None,
+    sde_sample_freq: int = -1,
 ) -> FusedBackend | TorchBackend:
     """The fastest backend that can run a policy, or the one asked for; ``obstacle`` is the caller's to fusing."""
     if choice not in ("auto", "fused", "torch"):
         raise ValueError(f"backend is {choice!r}; expected 'auto', 'fused' or 'torch'")
     if choice == "torch":
-        return TorchBackend(policy, flat, "asked for")
+        return TorchBackend(policy, flat, "asked for", sde_sample_freq)
     obstacle = obstacle or fused_obstacle(policy)
     if obstacle is None:
         return FusedBackend(policy, flat, generator)
     if choice == "fused":
         raise ValueError(f"the fused backend cannot run this policy: {obstacle}; use backend='auto' or 'torch'")
-    return TorchBackend(policy, flat, obstacle)
+    return TorchBackend(policy, flat, obstacle, sde_sample_freq)

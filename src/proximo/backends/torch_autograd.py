@@ -16,19 +16,24 @@ from proximo.networks.flat_parameters import FlatParameters
 class TorchBackend:
     """Acts and steps with plain PyTorch over flat memory: one gradient norm, one optimiser call."""
 
-    def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters, reason: str) -> None:
+    def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters, reason: str, sde_sample_freq: int = -1) -> None:
         self.policy = policy
         self.flat = flat
         self.description = f"torch: {reason}"
+        self.sde_sample_freq = sde_sample_freq  # steps between new noise matrices; −1: one set per rollout
 
     def start_rollout(self, steps: int, environments: int) -> None:
         self.policy.set_training_mode(False)
+        if self.policy.use_sde:
+            self.policy.reset_noise(environments)
 
     @torch.no_grad()
     def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
         """Sample actions for [env, …] observations into row ``step``; returns them as the environment takes them."""
         # sampling from NaN logits would fail with torch's words, which name neither step nor environment
         check_finite_row("observation", observations, step)
+        if self.policy.use_sde and self.sde_sample_freq > 0 and step % self.sde_sample_freq == 0:
+            self.policy.reset_noise(rollout.environments)
         actions, values, log_probs = self.policy(obs_as_tensor(observations, self.policy.device))
         rollout.values[step] = values.flatten().cpu().numpy()
         rollout.log_probs[step] = log_probs.cpu().numpy()

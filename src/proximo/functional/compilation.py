@@ -41,6 +41,7 @@ def cache_folder(sources: Path) -> Path:
     root = os.environ.get("PROXIMO_CACHE_DIR")
     if not root:
         root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "proximo")
+    root = os.path.abspath(root)
     digest = hashlib.sha256()
     for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())

@@ -120,7 +120,14 @@ def get_action_dim(space: Space) -> int:
                     f"multi-dimensional MultiBinary({space.n}) actions are not supported; flatten them to one dimension"
                 )
             return int(space.n)
-    raise NotImplementedError(f"action space {space} is not supported; use Box, Discrete, MultiDiscrete or MultiBinary")
+        case spaces.Dict():
+            return sum(get_action_dim(part) for part in space.spaces.values())
+        case spaces.Tuple():
+            return sum(get_action_dim(part) for part in space.spaces)
+    raise NotImplementedError(
+        f"action space {space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary, "
+        "or a Dict or Tuple of these"
+    )
 
 
 def preprocess_obs(

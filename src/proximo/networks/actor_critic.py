@@ -23,8 +23,15 @@ from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode_fields, encode_fields, register_class
-from proximo.functional.distributions import DiagGaussianDistribution, Distribution, make_proba_distribution
-from proximo.functional.spaces import Space, batch_observation, obs_as_tensor, preprocess_obs
+from proximo.functional.actions import restore_structure
+from proximo.functional.distributions import (
+    DiagGaussianDistribution,
+    Distribution,
+    HybridDistribution,
+    StateDependentNoiseDistribution,
+    make_proba_distribution,
+)
+from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
 from proximo.networks.encoders import (
     BaseFeaturesExtractor,
     CombinedExtractor,
@@ -35,6 +42,7 @@ from proximo.networks.encoders import (
 )
 
 RecurrentState = tuple[Array, ...]
+WITH_DEVIATION = (DiagGaussianDistribution, HybridDistribution, StateDependentNoiseDistribution)
 
 
 def get_device(device: torch.device | str = "auto") -> torch.device:
@@ -112,8 +120,10 @@ class BasePolicy(nn.Module, ABC):
         return obs_as_tensor(batch, self.device), vectorized
 
     @abstractmethod
-    def _predict(self, observation: TensorObservation, deterministic: bool = False) -> Tensor:
-        """Actions for a batch of preprocessed-to-tensor observations."""
+    def _predict(
+        self, observation: TensorObservation, deterministic: bool = False, action_masks: Tensor | None = None
+    ) -> Tensor:
+        """Actions for a batch of observations."""
 
     def predict(
         self,
@@ -121,22 +131,47 @@ class BasePolicy(nn.Module, ABC):
         state: RecurrentState | None = None,
         episode_start: Array | None = None,
         deterministic: bool = False,
-    ) -> tuple[Array, RecurrentState | None]:
-        """Actions that the environment can take, for one observation or a batch, and the next recurrent state."""
+        action_masks: Array | None = None,
+    ) -> tuple[Any, RecurrentState | None]:
+        """Actions that the environment can take, for one observation or a batch, and the next recurrent state.
+
+        ``action_masks`` is true where an action is allowed: [mask] for one observation, [batch, mask] for a batch.
+        """
         self.set_training_mode(False)
         tensors, vectorized = self.obs_to_tensor(observation)
+        options = {} if action_masks is None else {"action_masks": self._mask_tensor(action_masks)}
         with torch.no_grad():
-            actions = self._predict(tensors, deterministic=deterministic)
-        bounded = self.bound_actions(actions.cpu().numpy().reshape((-1, *(self.action_space.shape or ()))))
+            actions = self._predict(tensors, deterministic=deterministic, **options)
+        bounded = self.bound_actions(actions.cpu().numpy().reshape((-1, *self.action_shape)))
         return (bounded if vectorized else bounded[0]), state
 
-    def bound_actions(self, actions: Array) -> Array:
-        """Actions as the environment takes them: continuous ones clipped (or rescaled, when squashed) to its bounds."""
-        if not isinstance(self.action_space, spaces.Box):
-            return actions
-        if self.squash_output:
-            return self.unscale_action(actions)
-        return np.clip(actions, self.action_space.low, self.action_space.high)
+    def _mask_tensor(self, action_masks: Array) -> Tensor:
+        masks = torch.as_tensor(np.asarray(action_masks), device=self.device)
+        return masks.reshape(1, -1) if masks.dim() == 1 else masks.reshape(len(masks), -1)
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Shape of one action inside the library: flat columns for a Dict or Tuple of actions."""
+        if isinstance(self.action_space, spaces.Dict | spaces.Tuple):
+            return (get_action_dim(self.action_space),)
+        return self.action_space.shape or ()
+
+    def bound_actions(self, actions: Array) -> Any:
+        """Actions as the environment takes them, [env, …].
+
+        Continuous ones are clipped (or rescaled, when squashed) to the bounds, discrete ones counted from the space's
+        start; a Dict or Tuple space gets a list with one structured action per environment.
+        """
+        match self.action_space:
+            case spaces.Box():
+                if self.squash_output:
+                    return self.unscale_action(actions)
+                return np.clip(actions, self.action_space.low, self.action_space.high)
+            case spaces.Discrete() | spaces.MultiDiscrete():
+                return actions + self.action_space.start if np.any(self.action_space.start) else actions
+            case spaces.Dict() | spaces.Tuple():
+                return restore_structure(self.action_space, actions)
+        return actions
 
     def scale_action(self, action: Array) -> Array:
         """[low, high] → [−1, 1]"""
@@ -256,7 +291,8 @@ class ActorCriticPolicy(BasePolicy):
         self.vf_features_extractor = (
             self.features_extractor if share_features_extractor else self.make_features_extractor()
         )
-        self.action_dist = make_proba_distribution(action_space, use_sde=use_sde)
+        noise = {"full_std": full_std, "use_expln": use_expln, "squash_output": squash_output} if use_sde else None
+        self.action_dist = make_proba_distribution(action_space, use_sde=use_sde, dist_kwargs=noise)
         self._build(lr_schedule)
 
     def _default_net_arch(self) -> NetArch:
@@ -269,7 +305,7 @@ class ActorCriticPolicy(BasePolicy):
     def _build(self, lr_schedule: Schedule) -> None:
         self._build_mlp_extractor()
         latent_dim = self.mlp_extractor.latent_dim_pi
-        if isinstance(self.action_dist, DiagGaussianDistribution):
+        if isinstance(self.action_dist, WITH_DEVIATION):
             self.action_net, self.log_std = self.action_dist.proba_distribution_net(latent_dim, self.log_std_init)
         else:
             self.action_net = self.action_dist.proba_distribution_net(latent_dim)
@@ -311,37 +347,60 @@ class ActorCriticPolicy(BasePolicy):
         policy_features, value_features = features
         return self.mlp_extractor.forward_actor(policy_features), self.mlp_extractor.forward_critic(value_features)
 
-    def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
+    def _get_action_dist_from_latent(self, latent_pi: Tensor, action_masks: Tensor | None = None) -> Distribution:
         parameters = self.action_net(latent_pi)
-        if isinstance(self.action_dist, DiagGaussianDistribution):
-            return self.action_dist.proba_distribution(parameters, self.log_std)
-        return self.action_dist.proba_distribution(parameters)
+        if isinstance(self.action_dist, StateDependentNoiseDistribution):
+            distribution: Distribution = self.action_dist.proba_distribution(parameters, self.log_std, latent_pi)
+        elif isinstance(self.action_dist, DiagGaussianDistribution | HybridDistribution):
+            distribution = self.action_dist.proba_distribution(parameters, self.log_std)
+        else:
+            distribution = self.action_dist.proba_distribution(parameters)
+        if action_masks is not None:
+            distribution.apply_masking(action_masks)
+        return distribution
 
-    def forward(self, obs: TensorObservation, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, obs: TensorObservation, deterministic: bool = False, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Actions [batch, *action], values [batch, 1] and log-probabilities [batch]."""
         latent_pi, latent_vf = self._latents(obs)
-        distribution = self._get_action_dist_from_latent(latent_pi)
+        distribution = self._get_action_dist_from_latent(latent_pi, action_masks)
         actions = distribution.get_actions(deterministic=deterministic)
         log_prob = distribution.log_prob(actions)
-        return actions.reshape((-1, *(self.action_space.shape or ()))), self.value_net(latent_vf), log_prob
+        return actions.reshape((-1, *self.action_shape)), self.value_net(latent_vf), log_prob
 
-    def evaluate_actions(self, obs: TensorObservation, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def evaluate_actions(
+        self, obs: TensorObservation, actions: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values [batch, 1], log-probabilities [batch] and entropy [batch] of given actions."""
         latent_pi, latent_vf = self._latents(obs)
-        distribution = self._get_action_dist_from_latent(latent_pi)
+        distribution = self._get_action_dist_from_latent(latent_pi, action_masks)
         return self.value_net(latent_vf), distribution.log_prob(actions), distribution.entropy()
 
-    def get_distribution(self, obs: TensorObservation) -> Distribution:
+    def get_distribution(self, obs: TensorObservation, action_masks: Tensor | None = None) -> Distribution:
         features = super().extract_features(obs, self.pi_features_extractor)
-        return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features))
+        return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features), action_masks)
+
+    def reset_noise(self, n_envs: int = 1) -> None:
+        """Redraw the noise matrices of state-dependent exploration."""
+        if not isinstance(self.action_dist, StateDependentNoiseDistribution):
+            raise ValueError("reset_noise() needs a policy with use_sde=True")
+        self.action_dist.sample_weights(self.log_std, batch_size=n_envs)
 
     def predict_values(self, obs: TensorObservation) -> Tensor:
         """[batch, 1]"""
         features = super().extract_features(obs, self.vf_features_extractor)
         return self.value_net(self.mlp_extractor.forward_critic(features))
 
-    def _predict(self, observation: TensorObservation, deterministic: bool = False) -> Tensor:
-        return self.get_distribution(observation).get_actions(deterministic=deterministic)
+    def _predict(
+        self, observation: TensorObservation, deterministic: bool = False, action_masks: Tensor | None = None
+    ) -> Tensor:
+        distribution = (
+            self.get_distribution(observation)  # a user's override may know nothing of masks
+            if action_masks is None
+            else self.get_distribution(observation, action_masks)
+        )
+        return distribution.get_actions(deterministic=deterministic)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return super()._get_constructor_parameters() | {

@@ -19,6 +19,8 @@ from proximo.rollout.minibatches import minibatches, on_device
 
 def storage_dtype(space: Space) -> np.dtype[Any]:
     """Images stay uint8; floats are kept in the float32 that networks read."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):  # hybrid actions lie flat, side by side
+        return np.dtype(np.float32)
     dtype = np.dtype(space.dtype)
     return np.dtype(np.float32) if np.issubdtype(dtype, np.floating) else dtype
 

@@ -15,6 +15,7 @@ from proximo.backends.fused.plan import ActionTarget, PolicyPlan, UpdatePlan
 from proximo.backends.fused.structures import Objective, Status
 from proximo.backends.fused.threads import RoleThreads
 from proximo.data import Array, Observation, Rollout
+from proximo.functional.advantages import compiled_scan
 from proximo.functional.losses import PPOSettings
 from proximo.functional.spaces import get_action_dim
 from proximo.functional.statistics import check_finite_row
@@ -55,11 +56,12 @@ class FusedBackend:
         """``threads`` for updates are 1 or 2, by default whichever is faster; the result is the same to the bit."""
         if (obstacle := fused_obstacle(policy)) is not None:
             raise ValueError(f"the fused backend cannot run this policy: {obstacle}")
-        if not flat.is_current():
+        if flat.optimizer is not policy.optimizer or not flat.is_current():
             raise ValueError("the policy's parameters have left their flat memory; build FlatParameters anew")
         # imported here: it loads numba, and compiles on the first use on a machine
         from proximo.backends.fused import kernels
 
+        compiled_scan()  # so that nothing is left to compile in the middle of a run
         self.policy, self.flat, self.generator = policy, flat, generator
         self._kernels = kernels
         self._plan = PolicyPlan(policy, flat)

@@ -7,6 +7,7 @@ Structures come as addresses (see ``structures.py``); Python has checked the sha
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 from numba import types
@@ -45,7 +46,7 @@ NON_FINITE, ABANDONED = int(Status.NON_FINITE), int(Status.ABANDONED)
 INT64, INT32, INT8 = int(ActionKind.INT64), int(ActionKind.INT32), int(ActionKind.INT8)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
 SPINS = 20_000  # about 20 µs of waiting before a thread yields its core
-sched_yield = types.ExternalFunction("sched_yield", types.int32())
+sched_yield = types.ExternalFunction("sched_yield" if os.name == "posix" else "SwitchToThread", types.int32())
 FEW = 4  # rows up to which dot products are quicker than a product with one lane per row
 APPROX_KL, LOSS, COLUMNS = int(Column.APPROX_KL), int(Column.LOSS), len(Column)
 

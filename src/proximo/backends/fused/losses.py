@@ -42,7 +42,8 @@ def scale_advantages(update, order, rows):
     mean = total / rows
     squares = 0.0
     for row in range(rows):
-        squares += (scaled[row] - mean) ** 2
+        difference = scaled[row] - mean
+        squares += difference * difference
     scale = F(1.0 / (math.sqrt(squares / (rows - 1)) + 1e-8))
     for row in range(rows):
         scaled[row] = (scaled[row] - F(mean)) * scale

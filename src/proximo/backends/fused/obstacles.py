@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,6 +82,8 @@ def linear_layers(network: nn.Sequential) -> list[tuple[nn.Linear, Activation]]:
 
 
 def _obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        yield "NUMBA_DISABLE_JIT is set"
     yield from _class_obstacles(policy)
     yield from _space_obstacles(policy)
     yield from _network_obstacles(policy)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm  # type: ignore[import-untyped]
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic as numba_intrinsic
 from numba.np.numpy_support import from_dtype
 
 from proximo.backends.fused.structures import LAYER, PLAN, SEGMENT, TARGET, UPDATE
 
 intrinsic: Any = numba_intrinsic  # what it returns is called by kernels only, and so are its arguments' types
-AVX512 = bool(llvm.get_host_cpu_features().get("avx512f", False))
+AVX512 = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[-1]  # the processor numba compiles for
 LANES = 16 if AVX512 else 8  # float32 per vector
 
 FLOAT, DOUBLE, INDEX, SHORT = ir.FloatType(), ir.DoubleType(), ir.IntType(64), ir.IntType(32)

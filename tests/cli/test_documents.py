@@ -1,0 +1,84 @@
+"""The documents: their examples run, their links lead somewhere, their commands exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from proximo.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+LARGE_NUMBERS = {"25_000": "512", "100_000": "512", "10_000": "512", "preset.n_timesteps": "512", "=100)": "=2)"}
+
+
+def code_blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md"])
+def test_python_examples_run_one_after_the_other(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    blocks = code_blocks(ROOT / name, "python")
+    assert blocks
+    for block in blocks:
+        for number, smaller in LARGE_NUMBERS.items():
+            block = block.replace(number, smaller)
+        exec(compile(block, name, "exec"), names)
+    assert (tmp_path / "cartpole.zip").is_file()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files_and_headings(path):
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", text):
+        if target and "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", text):
+        if "://" not in target:
+            linked = (path.parent / target if target else path).read_text(encoding="utf-8")
+            headings = [heading.strip().lower().replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", linked, re.M)]
+            assert anchor in headings, f"{path.name} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_exist(path):
+    for block in code_blocks(path, "sh"):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["proximo"]:
+                assert words[1] in COMMANDS, line
+            if words[:1] == ["make"]:
+                targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+                assert words[1] in targets, line
+
+
+def test_contributing_is_short_and_has_the_rule():
+    lines = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 100
+    assert any("shows its benchmark" in line for line in lines)
+
+
+def test_pre_commit_checks_are_those_of_make_lint():
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert recipe is not None
+    commands = [line.strip().removeprefix("$(BIN)/") for line in recipe[1].splitlines()]
+    entries = re.findall(r"entry: (.*)", (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert entries == commands
+
+
+def test_constraints_pin_every_direct_dependency():
+    import tomllib
+
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").open()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
+    names = {re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-") for requirement in wanted}
+    assert names - pinned <= {"proximo"}
