@@ -44,6 +44,7 @@ def ppo(policy: Any = "MlpPolicy", env: Any = None, **arguments: Any) -> PPO:
 INFINITE = spaces.Box(-math.inf, math.inf, (2,), np.float32)
 TUPLE = spaces.Tuple((CHOICE, CHOICE))
 DICT = spaces.Dict({"a": VECTOR})
+TEXTUAL = spaces.Tuple((CHOICE, spaces.Text(3)))
 NESTED = spaces.Dict({"a": spaces.Dict({"b": VECTOR})})
 SMALL_IMAGE = spaces.Box(0, 255, (3, 20, 20), np.uint8)
 
@@ -54,8 +55,7 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "unknown environment": (lambda: ppo(env="CartPol-v1"), ValueError, ["'CartPol-v1'", "did you mean 'CartPole-v1'"]),
     "unknown version": (lambda: ppo(env="CartPole-v7"), ValueError, ["'CartPole-v7'", "'CartPole-v1'"]),
     "no environment at all": (lambda: ppo(env=3), TypeError, ["expected an environment id", "got 3"]),
-    "tuple actions": (lambda: ppo(env=SpacesEnv(VECTOR, TUPLE)), NotImplementedError, ["Tuple", "use Box, Discrete"]),
-    "dict actions": (lambda: ppo(env=SpacesEnv(VECTOR, DICT)), NotImplementedError, ["Dict", "use Box, Discrete"]),
+    "text in actions": (lambda: ppo(env=SpacesEnv(VECTOR, TEXTUAL)), NotImplementedError, ["Text", "use Box, Discrete"]),
     "infinite actions": (lambda: ppo(env=SpacesEnv(VECTOR, INFINITE)), ValueError, ["inf", "finite", "RescaleAction"]),
     "2-D bits": (
         lambda: ppo(env=SpacesEnv(VECTOR, spaces.MultiBinary([2, 2]))),
@@ -101,7 +101,7 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "NaN entropy weight": (lambda: ppo(ent_coef=math.nan), ValueError, ["ent_coef is nan", "finite"]),
     "zero gradient norm": (lambda: ppo(max_grad_norm=0.0), ValueError, ["max_grad_norm is 0.0", "positive"]),
     "negative KL": (lambda: ppo(target_kl=-1.0), ValueError, ["target_kl is -1.0", "positive"]),
-    "state-dependent exploration": (lambda: ppo(use_sde=True), ValueError, ["use_sde", "Discrete(2)", "Box"]),
+    "state-dependent exploration": (lambda: ppo(use_sde=True), ValueError, ["use_sde", "Box", "Discrete(2)"]),
     "squashed output": (
         lambda: ppo(policy_kwargs={"squash_output": True}),
         ValueError,

@@ -106,7 +106,7 @@ class Session:
         self._learn(steps, continued=False)
         evaluation = self._evaluate()
         while not self._is_reached(evaluation) and self.model.num_timesteps < TIMES_THE_STEPS * steps:
-            output().print(f"[yellow]{evaluation} is below {self.arguments.until:g}: training on[/]")
+            output().print(f"[yellow]{escape(str(evaluation))} is below {self.arguments.until:g}: training on[/]")
             self._learn(max(steps // 2, 1), continued=True)
             evaluation = self._evaluate()
         return evaluation
@@ -136,7 +136,8 @@ class Session:
     def _evaluate(self) -> Evaluation | None:
         if self.arguments.eval_episodes < 1:
             return None
-        return evaluate_run(self.run, self.arguments.eval_episodes, seed=self.run.config.seed + 1_000_000)
+        seed = self.run.config.seed + 1_000_000  # other episodes than those of the training
+        return evaluate_run(self.run, self.arguments.eval_episodes, seed=seed, device=self.arguments.device)
 
     def _introduce(self) -> None:
         config, preset = self.run.config, self.run.config.preset

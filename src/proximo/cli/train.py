@@ -28,8 +28,8 @@ from proximo.zoo.presets import named_preset
 
 SUMMARY = """Train an agent on ENV: any id that gymnasium knows; "package:Id-v0" imports the package first.
 
-Everything about the training goes into a new run folder: config.toml with the versions, the metrics (progress.csv,
-progress.jsonl), the learning curve, model.zip. Ctrl-C ends the training and keeps what there is."""
+Everything about the training goes into a new run folder: config.toml, versions.json, the metrics (progress.csv,
+progress.jsonl), learning_curve.png, model.zip. Ctrl-C ends the training and keeps what there is."""
 EXAMPLES = (
     "proximo train CartPole-v1",
     "proximo train CartPole-v1 --seed 1 --until 475 --video",

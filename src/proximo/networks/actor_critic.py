@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -235,13 +235,14 @@ class BasePolicy(nn.Module, ABC):
         return policy.to(get_device(device))
 
 
-def _zero_learning_rate(_: float) -> float:
+def zero_learning_rate(_: float) -> float:
     return 0.0
 
 
 class ActorCriticPolicy(BasePolicy):
     """Policy and value network over one features extractor, or over one each."""
 
+    recurrent: ClassVar[bool] = False  # whether the policy carries a state from step to step
     mlp_extractor: Any  # MlpExtractor, or a user's module with latent_dim_pi, latent_dim_vf, forward_actor, …
     log_std: nn.Parameter
 
@@ -249,7 +250,7 @@ class ActorCriticPolicy(BasePolicy):
         self,
         observation_space: Space,
         action_space: Space,
-        lr_schedule: Schedule = _zero_learning_rate,
+        lr_schedule: Schedule = zero_learning_rate,
         net_arch: NetArch | None = None,
         activation_fn: type[nn.Module] = nn.Tanh,
         ortho_init: bool = True,

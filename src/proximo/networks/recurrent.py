@@ -6,10 +6,19 @@ through the recurrent layer in one call, each from its own initial state.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from proximo.data import Array, Observation, Schedule, TensorObservation
+from proximo.files.encoding import register_class
+from proximo.functional.distributions import Distribution
+from proximo.functional.spaces import Space
+from proximo.networks.actor_critic import ActorCriticPolicy, BasePolicy, RecurrentState, zero_learning_rate
+from proximo.networks.encoders import CombinedExtractor, MlpExtractor, NatureCNN
 
 State = tuple[Tensor, ...]  # each [layer, env, hidden]: (hidden, cell) of an LSTM, (hidden,) of a GRU
 
@@ -37,14 +46,6 @@ def _run(layer: nn.LSTM | nn.GRU, inputs: Tensor, state: State) -> tuple[Tensor,
         return outputs, (hidden, cell)
     outputs, hidden = layer(inputs, state[0])
     return outputs, (hidden,)
-
-
-def step_memory(
-    layer: nn.LSTM | nn.GRU, features: Tensor, state: State, episode_starts: Tensor
-) -> tuple[Tensor, State]:
-    """One step: features [env, feature] → outputs [env, hidden] and the next state."""
-    outputs, state = _run(layer, features.unsqueeze(0), forget(state, episode_starts))
-    return outputs.squeeze(0), state
 
 
 class Pieces(NamedTuple):
@@ -75,14 +76,261 @@ def cut_at_starts(episode_starts: Tensor) -> Pieces:
     return Pieces(per_sequence - 1 + first, position, int(counts.sum()), int(position.max()) + 1, first)
 
 
+def step_memory(
+    layer: nn.LSTM | nn.GRU, features: Tensor, state: State, episode_starts: Tensor
+) -> tuple[Tensor, State]:
+    """One step of each environment: features [env, feature] → outputs [env, hidden], and the next state."""
+    if len(features) != state[0].shape[1]:
+        raise ValueError(f"{len(features)} observations for the memory of {state[0].shape[1]} environments")
+    outputs, state = _run(layer, features.unsqueeze(0), forget(state, episode_starts))
+    return outputs.squeeze(0), state
+
+
 def run_sequences(layer: nn.LSTM | nn.GRU, features: Tensor, state: State, episode_starts: Tensor) -> Tensor:
-    """Outputs [time, sequence, hidden] for features [time, sequence, feature] that start from ``state``."""
-    pieces = cut_at_starts(episode_starts)
-    padded = features.new_zeros(pieces.longest, pieces.total, features.shape[-1])
-    padded = padded.index_put((pieces.position, pieces.piece), features)
-    initial = []
-    for part in forget(state, episode_starts[0]):
-        whole = part.new_zeros(part.shape[0], pieces.total, part.shape[2])
-        initial.append(whole.index_copy(1, pieces.first, part))
-    outputs, _ = _run(layer, padded, tuple(initial))
+    """Whole sequences: features [sequence · time, feature] → outputs [sequence · time, hidden].
+
+    ``state`` [layer, sequence, hidden] is what each sequence begins with; ``episode_starts`` is [sequence · time].
+    """
+    sequences = state[0].shape[1]
+    inputs = features.reshape(sequences, -1, features.shape[-1]).transpose(0, 1)  # [time, sequence, feature]
+    starts = episode_starts.reshape(sequences, -1).transpose(0, 1)
+    state = forget(state, starts[0])
+    if starts[1:].any():
+        outputs = _run_pieces(layer, inputs, state, cut_at_starts(starts))
+    else:
+        outputs, _ = _run(layer, inputs, state)
+    return outputs.transpose(0, 1).flatten(0, 1)
+
+
+def _run_pieces(layer: nn.LSTM | nn.GRU, inputs: Tensor, state: State, pieces: Pieces) -> Tensor:
+    """Sequences [time, sequence, feature] as one padded batch of their pieces; padded, not packed: 4 times faster."""
+    padded = inputs.new_zeros(pieces.longest, pieces.total, inputs.shape[-1])
+    padded = padded.index_put((pieces.position, pieces.piece), inputs)
+    initial = tuple(
+        part.new_zeros(part.shape[0], pieces.total, part.shape[2]).index_copy(1, pieces.first, part) for part in state
+    )
+    outputs, _ = _run(layer, padded, initial)
     return outputs[pieces.position, pieces.piece]
+
+
+class RNNStates(NamedTuple):
+    """The memory of policy and value network."""
+
+    pi: State
+    vf: State
+
+    def select(self, index: Tensor | slice) -> RNNStates:
+        """The states of some environments."""
+        return RNNStates(tuple(part[:, index] for part in self.pi), tuple(part[:, index] for part in self.vf))
+
+
+class RecurrentActorCriticPolicy(ActorCriticPolicy):
+    """An actor-critic with memory: ``features → lstm → mlp_extractor → heads``.
+
+    The value has an LSTM of its own, shares the policy's (``shared_lstm``), or has none but a linear layer
+    (``enable_critic_lstm=False``). Wherever a method takes ``episode_starts``, it is true where a sample opens an
+    episode. Batches are sequence-major: [sequence · time, …] with as many sequences as the states have columns.
+    """
+
+    recurrent = True
+    cell: ClassVar[type[nn.LSTM] | type[nn.GRU]] = nn.LSTM
+
+    def __init__(
+        self,
+        observation_space: Space,
+        action_space: Space,
+        lr_schedule: Schedule = zero_learning_rate,
+        *args: Any,
+        lstm_hidden_size: int = 256,
+        n_lstm_layers: int = 1,
+        shared_lstm: bool = False,
+        enable_critic_lstm: bool = True,
+        lstm_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if shared_lstm and enable_critic_lstm:
+            raise ValueError(
+                "choose one: shared_lstm=True with enable_critic_lstm=False, or an LSTM for the value alone"
+            )
+        if shared_lstm and not kwargs.get("share_features_extractor", True):
+            raise ValueError(
+                "shared_lstm=True needs share_features_extractor=True: one memory reads one set of features"
+            )
+        self.lstm_output_dim = lstm_hidden_size
+        self._lstm_arguments = {
+            "lstm_hidden_size": lstm_hidden_size,
+            "n_lstm_layers": n_lstm_layers,
+            "shared_lstm": shared_lstm,
+            "enable_critic_lstm": enable_critic_lstm,
+            "lstm_kwargs": lstm_kwargs,
+        }
+        super().__init__(observation_space, action_space, lr_schedule, *args, **kwargs)
+        self.shared_lstm, self.enable_critic_lstm = shared_lstm, enable_critic_lstm
+        self.lstm_kwargs = lstm_kwargs or {}
+        sizes = (self.features_dim, lstm_hidden_size)
+        self.lstm_actor = self.cell(*sizes, num_layers=n_lstm_layers, **self.lstm_kwargs)
+        self.critic = None if shared_lstm or enable_critic_lstm else nn.Linear(*sizes)
+        self.lstm_critic = (
+            self.cell(*sizes, num_layers=n_lstm_layers, **self.lstm_kwargs) if enable_critic_lstm else None
+        )
+        self.lstm_hidden_state_shape = (n_lstm_layers, 1, lstm_hidden_size)
+        # again, with the recurrent layers, which keep torch's own initialisation
+        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1.0), **self.optimizer_kwargs)  # type: ignore[call-arg]
+
+    def _build_mlp_extractor(self) -> None:
+        self.mlp_extractor = MlpExtractor(self.lstm_output_dim, self.net_arch, self.activation_fn, device=self.device)
+
+    def initial_states(self, environments: int) -> RNNStates:
+        """The memory before anything was seen."""
+        actor = zero_state(self.lstm_actor, environments)
+        critic = () if self.critic is not None else actor if self.lstm_critic is None else None
+        return RNNStates(actor, zero_state(self.lstm_critic, environments) if critic is None else critic)  # type: ignore[arg-type]
+
+    def _pair_of_features(self, obs: TensorObservation) -> tuple[Tensor, Tensor]:
+        features = self.extract_features(obs)
+        return (features, features) if self.share_features_extractor else features
+
+    def _linear_critic(self, features: Tensor) -> Tensor:
+        if self.critic is None:
+            raise RuntimeError("this policy's value has a memory")
+        return self.critic(features)
+
+    def forward(  # type: ignore[override]
+        self,
+        obs: TensorObservation,
+        lstm_states: RNNStates,
+        episode_starts: Tensor,
+        deterministic: bool = False,
+        action_masks: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
+        """Actions, values [batch, 1], log-probabilities [batch], and the next states."""
+        policy_features, value_features = self._pair_of_features(obs)
+        latent_pi, actor = step_memory(self.lstm_actor, policy_features, lstm_states.pi, episode_starts)
+        if self.lstm_critic is not None:
+            latent_vf, critic = step_memory(self.lstm_critic, value_features, lstm_states.vf, episode_starts)
+        elif self.shared_lstm:
+            latent_vf, critic = latent_pi, actor
+        else:
+            latent_vf, critic = self._linear_critic(value_features), lstm_states.vf
+        distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent_pi), action_masks)
+        actions = distribution.get_actions(deterministic=deterministic)
+        values = self.value_net(self.mlp_extractor.forward_critic(latent_vf))
+        shaped = actions.reshape((-1, *self.action_shape))
+        return shaped, values, distribution.log_prob(actions), RNNStates(actor, critic)
+
+    def evaluate_actions(  # type: ignore[override]
+        self,
+        obs: TensorObservation,
+        actions: Tensor,
+        lstm_states: RNNStates,
+        episode_starts: Tensor,
+        action_masks: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Values [batch, 1], log-probabilities [batch] and entropy [batch] of given actions along sequences."""
+        policy_features, value_features = self._pair_of_features(obs)
+        latent_pi = run_sequences(self.lstm_actor, policy_features, lstm_states.pi, episode_starts)
+        if self.lstm_critic is not None:
+            latent_vf = run_sequences(self.lstm_critic, value_features, lstm_states.vf, episode_starts)
+        elif self.shared_lstm:
+            latent_vf = latent_pi.detach()  # the value does not shape the policy's memory
+        else:
+            latent_vf = self._linear_critic(value_features)
+        distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent_pi), action_masks)
+        values = self.value_net(self.mlp_extractor.forward_critic(latent_vf))
+        return values, distribution.log_prob(actions), distribution.entropy()
+
+    def get_distribution(  # type: ignore[override]
+        self, obs: TensorObservation, lstm_states: State, episode_starts: Tensor, action_masks: Tensor | None = None
+    ) -> tuple[Distribution, State]:
+        features = BasePolicy.extract_features(self, obs, self.pi_features_extractor)
+        latent, state = step_memory(self.lstm_actor, features, lstm_states, episode_starts)
+        return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent), action_masks), state
+
+    def predict_values(self, obs: TensorObservation, lstm_states: State, episode_starts: Tensor) -> Tensor:  # type: ignore[override]
+        """[batch, 1]; ``lstm_states`` are those of the value network."""
+        features = BasePolicy.extract_features(self, obs, self.vf_features_extractor)
+        if self.lstm_critic is not None or self.shared_lstm:
+            layer = self.lstm_actor if self.lstm_critic is None else self.lstm_critic
+            latent, _ = step_memory(layer, features, lstm_states, episode_starts)
+        else:
+            latent = self._linear_critic(features)
+        return self.value_net(self.mlp_extractor.forward_critic(latent))
+
+    def predict(
+        self,
+        observation: Observation,
+        state: RecurrentState | None = None,
+        episode_start: Array | None = None,
+        deterministic: bool = False,
+        action_masks: Array | None = None,
+    ) -> tuple[Any, RecurrentState | None]:
+        """Actions, and the memory to give back with the next observations; None starts with none."""
+        self.set_training_mode(False)
+        tensors, vectorized = self.obs_to_tensor(observation)
+        rows = len(next(iter(tensors.values())) if isinstance(tensors, dict) else tensors)
+        memory = self._given_state(state, rows)
+        starts = np.zeros(rows, np.bool_) if episode_start is None else np.asarray(episode_start).reshape(-1)
+        masks = None if action_masks is None else self._mask_tensor(action_masks)
+        with torch.no_grad():
+            distribution, memory = self.get_distribution(
+                tensors, memory, torch.as_tensor(starts, device=self.device), masks
+            )
+            actions = distribution.get_actions(deterministic=deterministic)
+        bounded = self.bound_actions(actions.cpu().numpy().reshape((-1, *self.action_shape)))
+        return (bounded if vectorized else bounded[0]), tuple(part.cpu().numpy() for part in memory)
+
+    def _given_state(self, state: RecurrentState | None, rows: int) -> State:
+        fresh = zero_state(self.lstm_actor, rows)
+        if state is None:
+            return fresh
+        shapes = [tuple(np.shape(part)) for part in state]
+        if shapes != [tuple(part.shape) for part in fresh]:
+            raise ValueError(
+                f"state has shapes {shapes}, expected {[tuple(part.shape) for part in fresh]} (layers, observations, "
+                "hidden); pass the state that the previous predict() returned, or None to start"
+            )
+        return tuple(torch.as_tensor(part, dtype=torch.float32, device=self.device) for part in state)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return super()._get_constructor_parameters() | self._lstm_arguments
+
+
+class RecurrentActorCriticCnnPolicy(RecurrentActorCriticPolicy):
+    """Memory over images."""
+
+    def __init__(self, *args: Any, features_extractor_class: Any = NatureCNN, **kwargs: Any) -> None:
+        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
+
+
+class RecurrentMultiInputActorCriticPolicy(RecurrentActorCriticPolicy):
+    """Memory over Dict observations."""
+
+    def __init__(self, *args: Any, features_extractor_class: Any = CombinedExtractor, **kwargs: Any) -> None:
+        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
+
+
+class GruActorCriticPolicy(RecurrentActorCriticPolicy):
+    """A GRU in place of the LSTM: one state instead of two, a quarter fewer weights."""
+
+    cell = nn.GRU
+
+
+class GruActorCriticCnnPolicy(RecurrentActorCriticCnnPolicy):
+    cell = nn.GRU
+
+
+class GruMultiInputActorCriticPolicy(RecurrentMultiInputActorCriticPolicy):
+    cell = nn.GRU
+
+
+RECURRENT_POLICY_ALIASES: Mapping[str, type[ActorCriticPolicy]] = {
+    "MlpLstmPolicy": RecurrentActorCriticPolicy,
+    "CnnLstmPolicy": RecurrentActorCriticCnnPolicy,
+    "MultiInputLstmPolicy": RecurrentMultiInputActorCriticPolicy,
+    "MlpGruPolicy": GruActorCriticPolicy,
+    "CnnGruPolicy": GruActorCriticCnnPolicy,
+    "MultiInputGruPolicy": GruMultiInputActorCriticPolicy,
+}
+
+for _class in RECURRENT_POLICY_ALIASES.values():
+    register_class(_class.__name__, _class)

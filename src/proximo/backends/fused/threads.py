@@ -14,7 +14,8 @@ from proximo.backends.fused.structures import Role
 from proximo.data import Array
 
 SLOTS = (3, 8)  # progress of the actor, progress of the critic, abandoned; each on a cache line of its own
-PROBE_EVERY = 16  # updates
+PROBE_EVERY = 32  # runs
+PATIENCE = 1.1  # a way that once took long is remembered as that much slower: one interruption proves nothing
 RolesFunction = Callable[[int, int], tuple[int, int]]  # first and last role → status, minibatches
 
 
@@ -38,8 +39,8 @@ class RoleThreads:
             raise ValueError(f"threads is {threads}; an update has two networks: use 1, 2, or None to choose by speed")
         self.choices = [threads] if threads else list(range(1, available_threads() + 1))
         self.barrier: Array = np.zeros(SLOTS, np.int64)
-        self._seconds: dict[int, float] = {}  # per minibatch, when last used
-        self._updates = 0
+        self._seconds: dict[int, float] = {}  # per minibatch, lately
+        self._runs = 0
         self._executor: ThreadPoolExecutor | None = None
 
     def run(self, work: RolesFunction) -> tuple[int, int]:
@@ -47,16 +48,19 @@ class RoleThreads:
         threads = self._choose()
         start = time.perf_counter()
         status, count = self._run_two(work) if threads == 2 else work(Role.ACTOR, Role.CRITIC)
-        self._seconds[threads] = (time.perf_counter() - start) / max(count, 1)
+        self._remember(threads, (time.perf_counter() - start) / max(count, 1))
         return status, count
+
+    def _remember(self, threads: int, seconds: float) -> None:
+        self._seconds[threads] = min(seconds, PATIENCE * self._seconds.get(threads, seconds))
 
     def _choose(self) -> int:
         untried = [threads for threads in self.choices if threads not in self._seconds]
         if untried:
             return untried[0]
-        self._updates += 1
+        self._runs += 1
         by_speed = sorted(self.choices, key=self._seconds.__getitem__)
-        return by_speed[-1] if self._updates % PROBE_EVERY == 0 else by_speed[0]
+        return by_speed[-1] if self._runs % PROBE_EVERY == 0 else by_speed[0]
 
     def _run_two(self, work: RolesFunction) -> tuple[int, int]:
         if self._executor is None:
