@@ -7,8 +7,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-import torch  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
 # times vary with the machine: no test asserts one

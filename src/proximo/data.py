@@ -62,8 +62,11 @@ class Rollout:
     returns: Array  # [time, env] float32
     last_values: Array  # [env] float32: V(observation after the last step)
     valid: Array | None = None  # [time, env] bool; None when every row is a real step
-    action_masks: Array | None = None  # [time, env, logit] bool
-    extras: dict[str, Array] = field(default_factory=dict)  # per-step arrays of a policy with memory
+    action_masks: Array | None = None  # [time, env, mask] bool: true where an action is allowed
+    sequence_length: int = 0  # steps per training sequence of a policy with memory; 0 for one without
+    states: list[Array] = field(
+        default_factory=list
+    )  # its memory where sequences begin: [sequence, layer, env, hidden]
 
     @property
     def steps(self) -> int:
@@ -89,7 +92,11 @@ class Minibatch(NamedTuple):
     old_log_prob: torch.Tensor  # [batch]
     advantages: torch.Tensor  # [batch]
     returns: torch.Tensor  # [batch]
-    action_masks: torch.Tensor | None = None  # [batch, logit]
+    action_masks: torch.Tensor | None = None  # [batch, mask]
+    # for a policy with memory, whose batches are whole sequences: [sequence · time, …]
+    episode_starts: torch.Tensor | None = None  # [batch]
+    states: list[torch.Tensor] | None = None  # what the sequences begin with, each [layer, sequence, hidden]
+    valid: torch.Tensor | None = None  # [batch] bool: rows that train
 
 
 Metrics: TypeAlias = dict[str, float]

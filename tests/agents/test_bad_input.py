@@ -55,7 +55,11 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "unknown environment": (lambda: ppo(env="CartPol-v1"), ValueError, ["'CartPol-v1'", "did you mean 'CartPole-v1'"]),
     "unknown version": (lambda: ppo(env="CartPole-v7"), ValueError, ["'CartPole-v7'", "'CartPole-v1'"]),
     "no environment at all": (lambda: ppo(env=3), TypeError, ["expected an environment id", "got 3"]),
-    "text in actions": (lambda: ppo(env=SpacesEnv(VECTOR, TEXTUAL)), NotImplementedError, ["Text", "use Box, Discrete"]),
+    "text in actions": (
+        lambda: ppo(env=SpacesEnv(VECTOR, TEXTUAL)),
+        NotImplementedError,
+        ["Text", "use Box, Discrete"],
+    ),
     "infinite actions": (lambda: ppo(env=SpacesEnv(VECTOR, INFINITE)), ValueError, ["inf", "finite", "RescaleAction"]),
     "2-D bits": (
         lambda: ppo(env=SpacesEnv(VECTOR, spaces.MultiBinary([2, 2]))),

@@ -18,8 +18,15 @@ class Backend(Protocol):
     def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
         """Sample actions for [env, …] observations into row ``step`` of actions, values and log-probabilities.
 
-        Returns the actions as the environment takes them: [env, …], continuous ones within bounds.
+        Episode starts and, if there are any, action masks of this step are in the rollout already. Returns the actions
+        as the environment takes them: [env, …], continuous ones within bounds.
         """
 
-    def values(self, observations: Observation) -> Array:
-        """V for [batch, …] observations: [batch] float32."""
+    def values(
+        self, observations: Observation, environment: int | None = None, episode_starts: Array | None = None
+    ) -> Array:
+        """V for [batch, …] observations: [batch] float32.
+
+        For a policy with memory: the observation is one of ``environment``'s current episode, or one of each
+        environment, new episodes starting where ``episode_starts`` [env] says.
+        """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from proximo.functional.spaces import obs_as_tensor
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.recurrent import RecurrentActorCriticPolicy, RNNStates
 
 
 class TorchBackend:
@@ -21,11 +23,14 @@ class TorchBackend:
         self.flat = flat
         self.description = f"torch: {reason}"
         self.sde_sample_freq = sde_sample_freq  # steps between new noise matrices; −1: one set per rollout
+        self.states: RNNStates | None = None  # what a policy with memory remembers of the current episodes
 
     def start_rollout(self, steps: int, environments: int) -> None:
         self.policy.set_training_mode(False)
         if self.policy.use_sde:
             self.policy.reset_noise(environments)
+        if isinstance(self.policy, RecurrentActorCriticPolicy) and self.states is None:
+            self.states = self.policy.initial_states(environments)
 
     @torch.no_grad()
     def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
@@ -34,17 +39,45 @@ class TorchBackend:
         check_finite_row("observation", observations, step)
         if self.policy.use_sde and self.sde_sample_freq > 0 and step % self.sde_sample_freq == 0:
             self.policy.reset_noise(rollout.environments)
-        actions, values, log_probs = self.policy(obs_as_tensor(observations, self.policy.device))
+        tensors, options = obs_as_tensor(observations, self.policy.device), {}
+        if rollout.action_masks is not None:
+            options["action_masks"] = torch.as_tensor(rollout.action_masks[step], device=self.policy.device)
+        if self.states is None:
+            actions, values, log_probs = self.policy(tensors, **options)
+        else:
+            self._keep_states(rollout, step)
+            starts = torch.as_tensor(rollout.episode_starts[step], device=self.policy.device)
+            actions, values, log_probs, self.states = self.policy(tensors, self.states, starts, **options)
         rollout.values[step] = values.flatten().cpu().numpy()
         rollout.log_probs[step] = log_probs.cpu().numpy()
         chosen = actions.cpu().numpy()
         rollout.actions[step] = chosen.reshape(rollout.actions.shape[1:])
         return self.policy.bound_actions(chosen)
 
+    def _keep_states(self, rollout: Rollout, step: int) -> None:
+        """Store what is remembered where a training sequence begins."""
+        parts = [*self.states.pi, *self.states.vf]  # type: ignore[union-attr]
+        if len(rollout.states) != len(parts):
+            sequences = rollout.steps // rollout.sequence_length
+            rollout.states = [np.zeros((sequences, *part.shape), np.float32) for part in parts]
+        if step % rollout.sequence_length == 0:
+            for memory, part in zip(rollout.states, parts, strict=True):
+                memory[step // rollout.sequence_length] = part.cpu().numpy()
+
     @torch.no_grad()
-    def values(self, observations: Observation) -> Array:
+    def values(
+        self, observations: Observation, environment: int | None = None, episode_starts: Array | None = None
+    ) -> Array:
         """V for [batch, …] observations: [batch] float32."""
-        return self.policy.predict_values(obs_as_tensor(observations, self.policy.device)).flatten().cpu().numpy()
+        tensors = obs_as_tensor(observations, self.policy.device)
+        if self.states is None:
+            values = self.policy.predict_values(tensors)
+        else:
+            which = slice(None) if environment is None else slice(environment, environment + 1)
+            memory = tuple(part[:, which] for part in self.states.vf)
+            starts = np.zeros(1, np.bool_) if episode_starts is None else episode_starts
+            values = self.policy.predict_values(tensors, memory, torch.as_tensor(starts, device=self.policy.device))  # type: ignore[call-arg]
+        return values.flatten().cpu().numpy()
 
     def descend(self, loss: Tensor, max_grad_norm: float) -> None:
         """One step against the gradient of ``loss``, its norm cut to ``max_grad_norm``; nothing on a non-finite one."""

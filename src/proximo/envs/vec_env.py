@@ -182,6 +182,10 @@ class VecEnv(ABC):
         """Step without the costs of a four-tuple; see :class:`proximo.data.StepArrays`."""
         return arrays_from_step(*self.step(actions))
 
+    def action_masks(self) -> Array:
+        """What the environments' ``action_masks()`` allow now: [env, mask] bool."""
+        return np.stack([np.asarray(mask, bool).reshape(-1) for mask in self.env_method("action_masks")])
+
     def has_attr(self, attr_name: str) -> bool:
         """Whether every environment has the attribute."""
         try:

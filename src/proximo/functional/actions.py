@@ -33,6 +33,26 @@ def leaves(space: Space) -> Iterator[Space]:
             yield space
 
 
+def mask_groups(space: Space) -> list[int]:
+    """Sizes of the groups of an action mask: in each group, at least one entry must be true.
+
+    One group per choice; a switch (MultiBinary) has two entries, off and on. Continuous actions have none.
+
+    >>> mask_groups(spaces.Tuple([spaces.Discrete(4), spaces.Box(0, 1, (2,)), spaces.MultiBinary(2)]))
+    [4, 2, 2]
+    """
+    sizes: list[int] = []
+    for leaf in leaves(space):
+        match leaf:
+            case spaces.Discrete():
+                sizes.append(int(leaf.n))
+            case spaces.MultiDiscrete():
+                sizes.extend(leaf.nvec.tolist())
+            case spaces.MultiBinary():
+                sizes.extend([2] * get_action_dim(leaf))
+    return sizes
+
+
 def restore_structure(space: Space, rows: Array) -> list[Any]:
     """One action per row, in the structure and dtypes of ``space``; Box parts are clipped to their bounds.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from proximo.backends.fused import FusedBackend
 from proximo.backends.torch_autograd import TorchBackend
@@ -14,7 +15,8 @@ from proximo.errors import NonFiniteError
 from proximo.functional.losses import LossTerms, PPOSettings, ppo_loss
 from proximo.functional.statistics import explained_variance
 from proximo.networks.actor_critic import ActorCriticPolicy
-from proximo.rollout.minibatches import minibatches, on_device
+from proximo.networks.recurrent import RecurrentActorCriticPolicy
+from proximo.rollout.minibatches import keep_valid, minibatches, on_device, sequence_minibatches
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
 Rows = NDArray[np.float64]  # [minibatch, term]: the terms of LossTerms, in their order
@@ -36,21 +38,20 @@ class PPOLearner:
         for group in self.policy.optimizer.param_groups:
             group["lr"] = settings.learning_rate
         if isinstance(self.backend, FusedBackend):
-            epochs = list(self._fused_epochs(self.backend, buffer, settings))
+            epochs = self._fused_epochs(self.backend, buffer, settings)
         else:
             epochs = list(self._torch_epochs(self.backend, buffer, settings))
         return self._metrics(epochs, buffer, settings)
 
-    def _fused_epochs(self, backend: FusedBackend, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Rows]:
+    def _fused_epochs(self, backend: FusedBackend, buffer: RolloutBuffer, settings: PPOSettings) -> list[Rows]:
         indices = buffer.rollout.sample_indices()
+        orders = np.stack([self.generator.permutation(indices) for _ in range(settings.n_epochs)])
         backend.start_update(buffer.rollout)
-        for _ in range(settings.n_epochs):
-            rows, status = backend.ppo_epoch(buffer.rollout, self.generator.permutation(indices), settings)
-            if status.non_finite:
-                raise non_finite_update(len(rows))
-            yield rows
-            if status.stopped:
-                return
+        rows, status = backend.ppo_epochs(buffer.rollout, orders, settings)  # one call: the second thread wakes once
+        if status.non_finite:
+            raise non_finite_update(status.minibatch)
+        minibatches_per_epoch = -(-len(indices) // settings.batch_size)
+        return [rows[start : start + minibatches_per_epoch] for start in range(0, len(rows), minibatches_per_epoch)]
 
     def _torch_epochs(self, backend: TorchBackend, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Rows]:
         for epoch in self._minibatches(buffer, settings):
@@ -70,17 +71,22 @@ class PPOLearner:
         if not is_stock(buffer):
             yield from (buffer.get(settings.batch_size) for _ in range(settings.n_epochs))
             return
-        whole, indices = on_device(buffer.rollout, self.policy.device), buffer.rollout.sample_indices()
+        rollout = buffer.rollout
+        whole = on_device(rollout, self.policy.device)
         for _ in range(settings.n_epochs):
-            yield minibatches(whole, self.generator.permutation(indices), settings.batch_size)
+            if rollout.sequence_length:
+                sequences = rollout.steps // rollout.sequence_length * rollout.environments
+                order = self.generator.permutation(sequences)
+                yield sequence_minibatches(whole, rollout, order, settings.batch_size)
+            else:
+                yield minibatches(whole, self.generator.permutation(rollout.sample_indices()), settings.batch_size)
 
     def _step(
         self, backend: TorchBackend, batch: Minibatch, settings: PPOSettings, index: int
     ) -> tuple[LossTerms, bool]:
         """One gradient step; the KL is checked before it, so a bad minibatch is never applied."""
-        actions = batch.actions.long().flatten() if self._discrete else batch.actions
-        values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, actions)
-        terms = ppo_loss(values.flatten(), log_prob, entropy, batch, settings)
+        values, log_prob, entropy = self._evaluate(batch)
+        terms = ppo_loss(values, log_prob, entropy, keep_valid(batch), settings)
         if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
             return terms, True
         try:
@@ -88,6 +94,21 @@ class PPOLearner:
         except NonFiniteError as error:
             raise non_finite_update(index) from error
         return terms, False
+
+    def _evaluate(self, batch: Minibatch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Values, log-probabilities and entropies of the rows that train, [row] each."""
+        actions = batch.actions.long().flatten() if self._discrete else batch.actions
+        options = {} if batch.action_masks is None else {"action_masks": batch.action_masks}
+        if isinstance(self.policy, RecurrentActorCriticPolicy) and batch.states is not None:
+            states = self.policy.states_from_parts(batch.states)
+            starts = batch.episode_starts
+            found = self.policy.evaluate_actions(batch.observations, actions, states, starts, **options)  # type: ignore[arg-type]
+        else:
+            found = self.policy.evaluate_actions(batch.observations, actions, **options)
+        values, log_prob, entropy = found
+        if batch.valid is None:
+            return values.flatten(), log_prob, entropy
+        return values.flatten()[batch.valid], log_prob[batch.valid], None if entropy is None else entropy[batch.valid]
 
     @property
     def _discrete(self) -> bool:
@@ -117,7 +138,7 @@ class PPOLearner:
 
 def non_finite_update(minibatch: int) -> NonFiniteError:
     return NonFiniteError(
-        f"NaN or infinity in the loss or its gradient at minibatch {minibatch} of the epoch; it was not applied, so "
+        f"NaN or infinity in the loss or its gradient at minibatch {minibatch} of the update; it was not applied, so "
         "the weights are still finite. A smaller learning_rate or max_grad_norm, or VecNormalize around the "
         "environment, usually cures this"
     )

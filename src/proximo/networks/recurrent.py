@@ -6,7 +6,7 @@ through the recurrent layer in one call, each from its own initial state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -185,6 +185,11 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         actor = zero_state(self.lstm_actor, environments)
         critic = () if self.critic is not None else actor if self.lstm_critic is None else None
         return RNNStates(actor, zero_state(self.lstm_critic, environments) if critic is None else critic)  # type: ignore[arg-type]
+
+    def states_from_parts(self, parts: Sequence[Tensor]) -> RNNStates:
+        """States that were stored as one list, those of the policy first."""
+        count = parts_of_state(self.lstm_actor)
+        return RNNStates(tuple(parts[:count]), tuple(parts[count:]))
 
     def _pair_of_features(self, obs: TensorObservation) -> tuple[Tensor, Tensor]:
         features = self.extract_features(obs)

@@ -14,6 +14,7 @@ from proximo.data import Array, Info, Observation, StepArrays, observation_rows
 from proximo.envs.vec_env import VecEnv, arrays_from_step
 from proximo.functional.spaces import get_obs_shape
 from proximo.functional.statistics import check_finite_rollout, check_finite_row
+from proximo.rollout.masks import MaskReader
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
 
@@ -35,6 +36,7 @@ class Collector:
         self.env = env
         self.episode_infos = episode_infos
         self.episode_successes = episode_successes
+        self.masks: MaskReader | None = None  # who reads action masks, when actions are to be masked
         self.observations: Observation | None = None  # [env, …]; None before the first reset
         self.episode_starts: Array = np.ones(env.num_envs, np.bool_)
 
@@ -54,11 +56,16 @@ class Collector:
         ``context`` holds the local variables that a listener may want to see beside the collector's own.
         """
         buffer.reset()
+        if self.masks is not None:
+            shape = (buffer.buffer_size, buffer.n_envs, self.masks.width)
+            buffer.rollout.action_masks = np.ones(shape, np.bool_)
         backend.start_rollout(buffer.buffer_size, buffer.n_envs)
         wants_steps, wants_locals = listener.wants_steps(), listener.wants_locals()
         for step in range(buffer.buffer_size):
             buffer.store_observation(step, self.current_observations())
             buffer.rollout.episode_starts[step] = self.episode_starts
+            if self.masks is not None:
+                buffer.rollout.action_masks[step] = self.masks.read(step)  # type: ignore[index]
             actions = backend.act(observation_rows(buffer.rollout.observations, step), buffer.rollout, step)
             if wants_locals:
                 arrays, step_locals = self._step_with_infos(actions, buffer, step)
@@ -126,7 +133,7 @@ class Collector:
         for index in np.flatnonzero(arrays.truncated).tolist():
             # the time limit cut the episode, the task did not end: the rest is worth V of what was last seen
             final = self._one_observation(arrays.final_observations[index], buffer)
-            buffer.rollout.bootstrap_values[step, index] = backend.values(final)[0]
+            buffer.rollout.bootstrap_values[step, index] = backend.values(final, environment=index)[0]
 
     @staticmethod
     def _one_observation(observation: Observation, buffer: RolloutBuffer) -> Observation:
@@ -142,7 +149,7 @@ class Collector:
         check_finite_row("observation", observations, buffer.buffer_size)
         check_finite_rollout("reward", rollout.rewards)
         check_finite_rollout("value of the final observation", rollout.bootstrap_values)
-        rollout.last_values[:] = backend.values(observations)
+        rollout.last_values[:] = backend.values(observations, episode_starts=self.episode_starts)
         if is_stock(buffer):
             buffer.pos, buffer.full = buffer.buffer_size, True
             buffer.estimate_advantages()

@@ -43,10 +43,39 @@ def take(batch: Minibatch, indices: torch.Tensor) -> Minibatch:
             return {key: part.index_select(0, indices) for key, part in value.items()}
         return None if value is None else value.index_select(0, indices)
 
-    return Minibatch(*(pick(value) for value in batch))  # type: ignore[arg-type]
+    states = batch.states  # belong to sequences, not to rows
+    return Minibatch(*(pick(value) for value in batch._replace(states=None)))._replace(states=states)  # type: ignore[arg-type]
 
 
 def minibatches(whole: Minibatch, order: NDArray[np.int64], batch_size: int) -> Iterator[Minibatch]:
     """Consecutive pieces of ``order`` (row indices into the whole rollout); the last may be shorter."""
     for indices in torch.as_tensor(order, device=whole.actions.device).split(batch_size):
         yield take(whole, indices)
+
+
+def sequence_minibatches(
+    whole: Minibatch, rollout: Rollout, order: NDArray[np.int64], batch_size: int
+) -> Iterator[Minibatch]:
+    """Minibatches of whole sequences for a policy with memory; ``order`` lists sequences.
+
+    Sequence ``chunk * environments + env`` holds the steps ``chunk * length …`` of one environment. Rows of a minibatch
+    are sequence-major, [sequence · time, …].
+    """
+    device, length, environments = whole.actions.device, rollout.sequence_length, rollout.environments
+    starts = _flat(rollout.episode_starts, device)
+    valid = None if rollout.valid is None else _flat(rollout.valid, device)
+    whole = whole._replace(episode_starts=starts, valid=valid)
+    states = [torch.as_tensor(part, device=device) for part in rollout.states]
+    within = torch.arange(length, device=device) * environments
+    for sequences in torch.as_tensor(order, device=device).split(max(1, batch_size // length)):
+        chunks, columns = sequences // environments, sequences % environments
+        rows = (chunks * length * environments + columns).unsqueeze(1) + within  # [sequence, time]
+        beginning = [part[chunks, :, columns].transpose(0, 1).contiguous() for part in states]
+        yield take(whole, rows.flatten())._replace(states=beginning)
+
+
+def keep_valid(batch: Minibatch) -> Minibatch:
+    """The rows that train, of a batch that holds whole sequences."""
+    if batch.valid is None or bool(batch.valid.all()):
+        return batch
+    return take(batch, batch.valid.nonzero().squeeze(1))

@@ -91,7 +91,7 @@ class RolloutBuffer:
         self.full = False
         if not hasattr(self, "rollout"):
             self.rollout = allocate_rollout(self.buffer_size, self.n_envs, self.observation_space, self.action_space)
-        self.rollout.valid = None
+        self.rollout.valid = self.rollout.action_masks = None
 
     def size(self) -> int:
         return self.buffer_size if self.full else self.pos

@@ -126,7 +126,9 @@ class FusedBackend:
             self._target.bind(name, array)
         self._bound = (rollout.actions, rollout.values, rollout.log_probs)
 
-    def values(self, observations: Observation) -> Array:
+    def values(
+        self, observations: Observation, environment: int | None = None, episode_starts: Array | None = None
+    ) -> Array:
         """V for [batch, …] observations: [batch] float32."""
         features = self._checked_features(observations)
         values = np.empty(len(features), np.float32)

@@ -1,0 +1,43 @@
+"""Action masks, read from the environments before every step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proximo.data import Array
+from proximo.envs.vec_env import VecEnv
+from proximo.functional.actions import mask_groups
+
+
+class MaskReader:
+    """Asks the environments which actions are allowed now, and refuses masks that allow nothing."""
+
+    def __init__(self, env: VecEnv) -> None:
+        groups = mask_groups(env.action_space)
+        if not groups:
+            raise ValueError(f"action masks need discrete choices, this environment takes {env.action_space}")
+        if not env.has_attr("action_masks"):
+            raise ValueError(
+                "the environments have no method action_masks(); define it, or wrap each one in "
+                "ActionMasker(env, function)"
+            )
+        self.env = env
+        self.width = sum(groups)
+        self._starts = np.cumsum([0, *groups[:-1]])
+
+    def read(self, step: int) -> Array:
+        """[env, mask] bool, true where an action is allowed."""
+        masks = self.env.action_masks()
+        if masks.shape != (self.env.num_envs, self.width):
+            raise ValueError(
+                f"action masks have shape {masks.shape}, expected {(self.env.num_envs, self.width)}: one row per "
+                f"environment with an entry for each choice of {self.env.action_space}"
+            )
+        possible = np.logical_or.reduceat(masks, self._starts, axis=1)
+        if not possible.all():
+            environment = int(np.flatnonzero(~possible.all(axis=1))[0])
+            raise ValueError(
+                f"the action mask of environment {environment} allows no action at step {step} of the rollout; "
+                "at least one entry of each choice must be true"
+            )
+        return masks
