@@ -32,7 +32,7 @@ class MissingExtraError(ProximoError, ImportError):
 def near_matches(name: str, known: Iterable[str]) -> str:
     """End of an error sentence: the closest known names, else all of them when they are few.
 
-    >>> near_matches("MlpPolicyy", ["MlpPolicy", "CnnPolicy"])
+    >>> near_matches("MlpPolicyy", ["MlpPolicy", "MultiInput"])
     "did you mean 'MlpPolicy'?"
     """
     names = sorted(known)
