@@ -10,16 +10,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from proximo.agents.a2c import A2C
+    from proximo.agents.maskable_ppo import MaskablePPO
     from proximo.agents.ppo import PPO
+    from proximo.agents.recurrent_ppo import RecurrentPPO
     from proximo.envs import make_vec_env
     from proximo.training.evaluation import evaluate, evaluate_policy
     from proximo.version import __version__
 
-__all__ = ["PPO", "__version__", "evaluate", "evaluate_policy", "make_vec_env"]
+__all__ = ["A2C", "PPO", "MaskablePPO", "RecurrentPPO", "__version__", "evaluate", "evaluate_policy", "make_vec_env"]
 
 # resolved on first use, so that `import proximo` and `proximo --help` do not wait for PyTorch
 _HOMES = {
+    "A2C": "proximo.agents.a2c",
+    "MaskablePPO": "proximo.agents.maskable_ppo",
     "PPO": "proximo.agents.ppo",
+    "RecurrentPPO": "proximo.agents.recurrent_ppo",
     "make_vec_env": "proximo.envs",
     "evaluate": "proximo.training.evaluation",
     "evaluate_policy": "proximo.training.evaluation",

@@ -13,7 +13,7 @@ from torch import nn
 
 from proximo.backends.fused import FusedBackend
 from proximo.data import Rollout
-from proximo.functional.losses import PPOSettings
+from proximo.functional.losses import UpdateSettings
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters
 
@@ -92,12 +92,12 @@ def collected_rollout(backend: FusedBackend, steps: int, environments: int, seed
     return rollout
 
 
-def settings_with(**changes: Any) -> PPOSettings:
+def settings_with(**changes: Any) -> UpdateSettings:
     defaults = {
         "learning_rate": 1e-3, "batch_size": 64, "n_epochs": 1, "clip_range": 0.2, "clip_range_vf": None,
         "normalize_advantage": True, "ent_coef": 0.01, "vf_coef": 0.5, "max_grad_norm": 0.5, "target_kl": None,
     }  # fmt: skip
-    return PPOSettings(**(defaults | changes))
+    return UpdateSettings(**(defaults | changes))
 
 
 def torch_actions(policy: ActorCriticPolicy, actions: np.ndarray) -> torch.Tensor:
@@ -110,7 +110,7 @@ class NearThreshold(Exception):
 
 
 def torch_epoch(
-    policy: ActorCriticPolicy, rollout: Rollout, order: np.ndarray, settings: PPOSettings
+    policy: ActorCriticPolicy, rollout: Rollout, order: np.ndarray, settings: UpdateSettings
 ) -> tuple[np.ndarray, int | None]:
     """PPO's minibatch steps in plain PyTorch. Returns the terms per minibatch, and where the KL stopped it."""
     hooks = [
@@ -126,7 +126,7 @@ def torch_epoch(
 
 
 def _torch_epoch(
-    policy: ActorCriticPolicy, rollout: Rollout, order: np.ndarray, settings: PPOSettings
+    policy: ActorCriticPolicy, rollout: Rollout, order: np.ndarray, settings: UpdateSettings
 ) -> tuple[np.ndarray, int | None]:
     samples = rollout.steps * rollout.environments
     observations = torch.from_numpy(rollout.observations.reshape(samples, -1))

@@ -33,7 +33,9 @@ from proximo.networks.actor_critic import (
     get_device,
 )
 from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 from proximo.rollout.collector import Collector
+from proximo.rollout.masks import MaskReader
 from proximo.rollout.storage import RolloutBuffer, is_stock
 from proximo.training.callbacks import BaseCallback, CallbackList, ProgressBarCallback, as_callback
 from proximo.training.config import OnPolicyConfig
@@ -60,7 +62,7 @@ class OnPolicyAlgorithm(ABC):
     for every update, so a callback may change them while training.
     """
 
-    policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = POLICY_ALIASES
+    policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = {**POLICY_ALIASES, **RECURRENT_POLICY_ALIASES}
     config_class: ClassVar[type[OnPolicyConfig]]
 
     policy: ActorCriticPolicy
@@ -197,7 +199,7 @@ class OnPolicyAlgorithm(ABC):
         self._bind_backend()
 
     def _make_buffer(self) -> RolloutBuffer:
-        return self.rollout_buffer_class(
+        buffer = self.rollout_buffer_class(
             self.n_steps,
             self.observation_space,
             self.action_space,
@@ -207,6 +209,20 @@ class OnPolicyAlgorithm(ABC):
             n_envs=self.n_envs,
             **self.rollout_buffer_kwargs,
         )
+        if self.policy_class.recurrent:
+            buffer.rollout.sequence_length = self._sequence_length()
+        return buffer
+
+    def _sequence_length(self) -> int:
+        """Steps per training sequence of a policy with memory: the longest that divides n_steps and fits a batch."""
+        limit = min(self.n_steps, getattr(self, "batch_size", self.n_steps))
+        length = max(divisor for divisor in range(1, limit + 1) if self.n_steps % divisor == 0)
+        if length == 1 and self.n_steps > 1:
+            raise ValueError(
+                f"a policy with memory trains on sequences, but no length from 2 to batch_size {limit} divides "
+                f"n_steps {self.n_steps}; choose batch_size {self.n_steps}, or n_steps with smaller divisors"
+            )
+        return length
 
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = FloatSchedule(self.learning_rate)
@@ -214,11 +230,17 @@ class OnPolicyAlgorithm(ABC):
     def _bind_backend(self) -> None:
         """Move the parameters into flat memory and choose who runs them."""
         flat = FlatParameters(self.policy, self.policy.optimizer)
-        stock = is_stock(self.rollout_buffer)  # kernels read the memory, and would pass by a subclass's get()
-        obstacle = None if stock else f"rollout buffer is {type(self.rollout_buffer).__name__}"
+        obstacle = None
+        if not is_stock(self.rollout_buffer):  # kernels read the memory, and would pass by a subclass's get()
+            obstacle = f"rollout buffer is {type(self.rollout_buffer).__name__}"
+        elif self._collector is not None and self._collector.masks is not None:
+            obstacle = "actions are masked"
+        states = getattr(getattr(self, "_backend", None), "states", None)
         self._backend = make_backend(
             self.policy, flat, self.generator, self._backend_choice, obstacle, self.sde_sample_freq
         )
+        if isinstance(self._backend, TorchBackend):
+            self._backend.states = states  # what a policy with memory remembers outlives a new binding
         if self.verbose >= 1:
             print(f"Using {self.device} device, backend {self._backend.description}")  # noqa: T201
 
@@ -326,13 +348,24 @@ class OnPolicyAlgorithm(ABC):
         tb_log_name: str = "OnPolicyAlgorithm",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        use_masking: bool = False,
     ) -> Self:
-        """Train for at least ``total_timesteps`` steps: whole rollouts, until the number is reached."""
+        """Train for at least ``total_timesteps`` steps: whole rollouts, until the number is reached.
+
+        ``use_masking`` asks the environments' ``action_masks()`` before every step which actions are allowed.
+        """
+        self._mask_actions(use_masking)
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
         )
         Trainer(self, callback, log_interval).run(total_timesteps, locals(), globals())
         return self
+
+    def _mask_actions(self, use_masking: bool) -> None:
+        collector = self._required_collector()
+        before, collector.masks = collector.masks, MaskReader(collector.env) if use_masking else None
+        if (before is None) != (collector.masks is None):
+            self._bind_backend()
 
     def _setup_learn(
         self,
@@ -422,9 +455,15 @@ class OnPolicyAlgorithm(ABC):
         state: RecurrentState | None = None,
         episode_start: Array | None = None,
         deterministic: bool = False,
-    ) -> tuple[Array, RecurrentState | None]:
-        """Actions for one observation or a batch, as the environment takes them, and the next recurrent state."""
-        return self.policy.predict(observation, state, episode_start, deterministic)
+        action_masks: Array | None = None,
+    ) -> tuple[Any, RecurrentState | None]:
+        """Actions for one observation or a batch, as the environment takes them, and the next recurrent state.
+
+        ``action_masks`` is true where an action is allowed.
+        """
+        if action_masks is None:  # a user's policy may know nothing of masks
+            return self.policy.predict(observation, state, episode_start, deterministic)
+        return self.policy.predict(observation, state, episode_start, deterministic, action_masks)
 
     def get_parameters(self) -> dict[str, dict[str, Any]]:
         """State dictionaries of policy and optimiser."""

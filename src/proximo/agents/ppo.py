@@ -9,7 +9,7 @@ import torch
 from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
 from proximo.backends.choice import BackendChoice
 from proximo.data import Schedule
-from proximo.functional.losses import PPOSettings
+from proximo.functional.losses import UpdateSettings
 from proximo.functional.schedules import FloatSchedule
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -111,10 +111,10 @@ class PPO(OnPolicyAlgorithm):
         if self.clip_range_vf is not None:
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
 
-    def _settings(self) -> PPOSettings:
+    def _settings(self) -> UpdateSettings:
         """The hyperparameters of this moment, schedules evaluated."""
         progress = self._current_progress_remaining
-        return PPOSettings(
+        return UpdateSettings(
             learning_rate=self.lr_schedule(progress),
             batch_size=self.batch_size,
             n_epochs=self.n_epochs,
@@ -147,5 +147,8 @@ class PPO(OnPolicyAlgorithm):
         tb_log_name: str = "PPO",
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        use_masking: bool = False,
     ) -> Self:
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+        return super().learn(
+            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar, use_masking
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,9 +13,13 @@ from proximo.data import Minibatch
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOSettings:
-    """What one PPO update needs to know: the hyperparameters with their schedules already evaluated."""
+class UpdateSettings:
+    """What one update needs to know: the hyperparameters with their schedules already evaluated.
 
+    A2C is PPO with the plain objective and one epoch over one batch (Huang et al. 2022, arXiv 2205.09123).
+    """
+
+    objective: Literal["clipped", "plain"] = "clipped"
     learning_rate: float
     batch_size: int
     n_epochs: int
@@ -29,7 +33,7 @@ class PPOSettings:
 
 
 class LossTerms(NamedTuple):
-    """Terms of the PPO loss of one minibatch; only ``loss`` carries gradients that matter."""
+    """Terms of the loss of one minibatch; only ``loss`` carries gradients that matter."""
 
     policy_loss: Tensor
     value_loss: Tensor
@@ -52,6 +56,11 @@ def clipped_surrogate(advantages: Tensor, ratio: Tensor, clip_range: float) -> T
     return -torch.min(advantages * ratio, advantages * clipped).mean()
 
 
+def plain_objective(advantages: Tensor, log_prob: Tensor) -> Tensor:
+    """The policy gradient's objective: −E[A · log π]."""
+    return -(advantages * log_prob).mean()
+
+
 def clipped_values(values: Tensor, old_values: Tensor, clip_range: float | None) -> Tensor:
     """Predictions kept within ``clip_range`` of the ones made while collecting."""
     return values if clip_range is None else old_values + torch.clamp(values - old_values, -clip_range, clip_range)
@@ -62,14 +71,17 @@ def approximate_kl(log_ratio: Tensor) -> Tensor:
     return torch.mean(torch.exp(log_ratio) - 1.0 - log_ratio)
 
 
-def ppo_loss(
-    values: Tensor, log_prob: Tensor, entropy: Tensor | None, batch: Minibatch, settings: PPOSettings
+def actor_critic_loss(
+    values: Tensor, log_prob: Tensor, entropy: Tensor | None, batch: Minibatch, settings: UpdateSettings
 ) -> LossTerms:
     """L = L_policy + ent_coef · L_entropy + vf_coef · L_value over one minibatch of shape [batch]."""
     advantages = normalize(batch.advantages) if settings.normalize_advantage else batch.advantages
     log_ratio = log_prob - batch.old_log_prob
     ratio = torch.exp(log_ratio)
-    policy_loss = clipped_surrogate(advantages, ratio, settings.clip_range)
+    if settings.objective == "clipped":
+        policy_loss = clipped_surrogate(advantages, ratio, settings.clip_range)
+    else:
+        policy_loss = plain_objective(advantages, log_prob)
     value_loss = functional.mse_loss(clipped_values(values, batch.old_values, settings.clip_range_vf), batch.returns)
     # without a closed form, −log p of the sampled actions estimates the entropy
     entropy_loss = torch.mean(log_prob) if entropy is None else -torch.mean(entropy)

@@ -1,4 +1,7 @@
-"""Proximal policy optimisation (Schulman et al. 2017): epochs of clipped minibatch steps over one rollout."""
+"""Proximal policy optimisation (Schulman et al. 2017): epochs of clipped minibatch steps over one rollout.
+
+A2C runs through the same learner: one epoch, one batch of everything, the plain objective.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from proximo.backends.fused import FusedBackend
 from proximo.backends.torch_autograd import TorchBackend
 from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
-from proximo.functional.losses import LossTerms, PPOSettings, ppo_loss
+from proximo.functional.losses import LossTerms, UpdateSettings, actor_critic_loss
 from proximo.functional.statistics import explained_variance
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.recurrent import RecurrentActorCriticPolicy
@@ -32,7 +35,7 @@ class PPOLearner:
         self.backend = backend
         self.generator = generator
 
-    def update(self, buffer: RolloutBuffer, settings: PPOSettings) -> Metrics:
+    def update(self, buffer: RolloutBuffer, settings: UpdateSettings) -> Metrics:
         """Train on one rollout with its advantages; stops early where ``target_kl`` says so."""
         self.policy.set_training_mode(True)
         for group in self.policy.optimizer.param_groups:
@@ -43,7 +46,7 @@ class PPOLearner:
             epochs = list(self._torch_epochs(self.backend, buffer, settings))
         return self._metrics(epochs, buffer, settings)
 
-    def _fused_epochs(self, backend: FusedBackend, buffer: RolloutBuffer, settings: PPOSettings) -> list[Rows]:
+    def _fused_epochs(self, backend: FusedBackend, buffer: RolloutBuffer, settings: UpdateSettings) -> list[Rows]:
         indices = buffer.rollout.sample_indices()
         orders = np.stack([self.generator.permutation(indices) for _ in range(settings.n_epochs)])
         backend.start_update(buffer.rollout)
@@ -53,7 +56,7 @@ class PPOLearner:
         minibatches_per_epoch = -(-len(indices) // settings.batch_size)
         return [rows[start : start + minibatches_per_epoch] for start in range(0, len(rows), minibatches_per_epoch)]
 
-    def _torch_epochs(self, backend: TorchBackend, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Rows]:
+    def _torch_epochs(self, backend: TorchBackend, buffer: RolloutBuffer, settings: UpdateSettings) -> Iterator[Rows]:
         for epoch in self._minibatches(buffer, settings):
             rows: list[list[float]] = []
             stopped = False
@@ -66,7 +69,7 @@ class PPOLearner:
             if stopped:
                 return
 
-    def _minibatches(self, buffer: RolloutBuffer, settings: PPOSettings) -> Iterator[Iterator[Minibatch]]:
+    def _minibatches(self, buffer: RolloutBuffer, settings: UpdateSettings) -> Iterator[Iterator[Minibatch]]:
         """The minibatches of each epoch; the rollout moves to the device once."""
         if not is_stock(buffer):
             yield from (buffer.get(settings.batch_size) for _ in range(settings.n_epochs))
@@ -82,11 +85,11 @@ class PPOLearner:
                 yield minibatches(whole, self.generator.permutation(rollout.sample_indices()), settings.batch_size)
 
     def _step(
-        self, backend: TorchBackend, batch: Minibatch, settings: PPOSettings, index: int
+        self, backend: TorchBackend, batch: Minibatch, settings: UpdateSettings, index: int
     ) -> tuple[LossTerms, bool]:
         """One gradient step; the KL is checked before it, so a bad minibatch is never applied."""
         values, log_prob, entropy = self._evaluate(batch)
-        terms = ppo_loss(values, log_prob, entropy, keep_valid(batch), settings)
+        terms = actor_critic_loss(values, log_prob, entropy, keep_valid(batch), settings)
         if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
             return terms, True
         try:
@@ -114,7 +117,7 @@ class PPOLearner:
     def _discrete(self) -> bool:
         return self.policy.action_space.shape == () and not np.issubdtype(self.policy.action_space.dtype, np.floating)
 
-    def _metrics(self, epochs: list[Rows], buffer: RolloutBuffer, settings: PPOSettings) -> Metrics:
+    def _metrics(self, epochs: list[Rows], buffer: RolloutBuffer, settings: UpdateSettings) -> Metrics:
         rows = np.concatenate(epochs)
         mean = LossTerms(*rows.mean(axis=0))
         metrics = {

@@ -292,9 +292,12 @@ class ActorCriticPolicy(BasePolicy):
         self.vf_features_extractor = (
             self.features_extractor if share_features_extractor else self.make_features_extractor()
         )
-        noise = {"full_std": full_std, "use_expln": use_expln, "squash_output": squash_output} if use_sde else None
-        self.action_dist = make_proba_distribution(action_space, use_sde=use_sde, dist_kwargs=noise)
+        self.action_dist = self._make_distribution()
         self._build(lr_schedule)
+
+    def _make_distribution(self) -> Distribution:
+        noise = {"full_std": self.full_std, "use_expln": self.use_expln, "squash_output": self.squash_output}
+        return make_proba_distribution(self.action_space, self.use_sde, noise if self.use_sde else None)
 
     def _default_net_arch(self) -> NetArch:
         return [] if issubclass(self.features_extractor_class, NatureCNN) else {"pi": [64, 64], "vf": [64, 64]}

@@ -77,6 +77,28 @@ class OnPolicyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class A2CConfig(OnPolicyConfig):
+    """Hyperparameters of A2C, with Stable-Baselines3's names and defaults."""
+
+    learning_rate: float | Schedule = 7e-4
+    """Step size of the optimiser, or a function of the remaining progress (1 to 0)."""
+    n_steps: int = 5
+    """Steps per environment and update."""
+    gae_lambda: float = 1.0
+    """Bias against variance of the advantage estimate; 1 is the Monte-Carlo return."""
+    rms_prop_eps: float = 1e-5
+    """RMSprop's ε, against division by zero."""
+    use_rms_prop: bool = True
+    """RMSprop as in the original A3C; False takes Adam."""
+    normalize_advantage: bool = False
+    """Whether advantages get zero mean and unit deviation in each update."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.rms_prop_eps > 0.0, "rms_prop_eps", self.rms_prop_eps, "a positive number")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PPOConfig(OnPolicyConfig):
     """Hyperparameters of PPO, with Stable-Baselines3's names and defaults."""
 

@@ -16,7 +16,7 @@ from proximo.backends.fused.structures import Objective, Status
 from proximo.backends.fused.threads import RoleThreads
 from proximo.data import Array, Observation, Rollout
 from proximo.functional.advantages import compiled_scan
-from proximo.functional.losses import PPOSettings
+from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import get_action_dim
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -165,13 +165,13 @@ class FusedBackend:
         self._samples = samples
 
     def ppo_epoch(
-        self, rollout: Rollout, order: NDArray[np.int64], settings: PPOSettings
+        self, rollout: Rollout, order: NDArray[np.int64], settings: UpdateSettings
     ) -> tuple[NDArray[np.float64], EpochStatus]:
         """One pass of gradient steps over the samples of ``order`` [sample]; see :meth:`ppo_epochs`."""
         return self.ppo_epochs(rollout, np.asarray(order)[None], settings)
 
     def ppo_epochs(
-        self, rollout: Rollout, orders: NDArray[np.int64], settings: PPOSettings
+        self, rollout: Rollout, orders: NDArray[np.int64], settings: UpdateSettings
     ) -> tuple[NDArray[np.float64], EpochStatus]:
         """Gradient steps over minibatches of the samples, in the order of each row of ``orders`` [epoch, sample].
 
@@ -183,7 +183,7 @@ class FusedBackend:
         self._check_orders(orders, settings.batch_size)
         self._update.read_optimizer()
         self._update.set(
-            objective=Objective.CLIPPED,
+            objective=Objective.CLIPPED if settings.objective == "clipped" else Objective.VANILLA,
             normalize_advantage=settings.normalize_advantage,
             learning_rate=settings.learning_rate,
             clip_range=settings.clip_range,

@@ -18,6 +18,7 @@ from proximo.functional.distributions.base import Distribution, sum_independent_
 from proximo.functional.distributions.discrete import (
     BernoulliDistribution,
     CategoricalDistribution,
+    MaskableBernoulliDistribution,
     MultiCategoricalDistribution,
 )
 from proximo.functional.distributions.gaussian import (
@@ -35,6 +36,7 @@ __all__ = [
     "DiagGaussianDistribution",
     "Distribution",
     "HybridDistribution",
+    "MaskableBernoulliDistribution",
     "MultiCategoricalDistribution",
     "SquashedDiagGaussianDistribution",
     "StateDependentNoiseDistribution",

@@ -101,6 +101,13 @@ class MultiCategoricalDistribution(Distribution):
         return [part.distribution for part in self.parts]
 
 
+class MaskableBernoulliDistribution(MultiCategoricalDistribution):
+    """Switches as choices between off and on, each with a logit of its own: sb3-contrib's form."""
+
+    def __init__(self, action_dims: int) -> None:
+        super().__init__([2] * action_dims)
+
+
 class BernoulliDistribution(Distribution):
     """Independent switches: log p(a) = Σᵢ aᵢ·logitᵢ − softplus(logitᵢ)."""
 

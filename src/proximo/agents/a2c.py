@@ -1,0 +1,147 @@
+"""A2C's front door."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import torch
+
+from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
+from proximo.backends.choice import BackendChoice
+from proximo.data import Schedule
+from proximo.functional.losses import UpdateSettings
+from proximo.learners.ppo import PPOLearner
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.rollout.storage import RolloutBuffer
+from proximo.training.config import A2CConfig
+
+METRICS = {  # what A2C logs of the learner's metrics, under Stable-Baselines3's names
+    "explained_variance": "explained_variance",
+    "entropy_loss": "entropy_loss",
+    "policy_gradient_loss": "policy_loss",
+    "value_loss": "value_loss",
+    "learning_rate": "learning_rate",
+    "std": "std",
+}
+
+
+class A2C(OnPolicyAlgorithm):
+    """Advantage actor-critic, synchronous (https://arxiv.org/abs/1602.01783): one gradient step per short rollout.
+
+    Arguments, defaults and behaviour are those of Stable-Baselines3's A2C; :class:`A2CConfig` says what each
+    hyperparameter means.
+
+    >>> model = A2C("MlpPolicy", "CartPole-v1", seed=0).learn(20)
+    >>> model.num_timesteps, model.policy.optimizer.__class__.__name__
+    (20, 'RMSprop')
+    """
+
+    config_class: ClassVar[type[A2CConfig]] = A2CConfig
+
+    rms_prop_eps: float
+    use_rms_prop: bool
+    normalize_advantage: bool
+    ent_coef: float
+    vf_coef: float
+    max_grad_norm: float
+
+    def __init__(
+        self,
+        policy: str | type[ActorCriticPolicy],
+        env: Any,
+        learning_rate: float | Schedule = 7e-4,
+        n_steps: int = 5,
+        gamma: float = 0.99,
+        gae_lambda: float = 1.0,
+        ent_coef: float = 0.0,
+        vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5,
+        rms_prop_eps: float = 1e-5,
+        use_rms_prop: bool = True,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        normalize_advantage: bool = False,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        backend: BackendChoice = "auto",
+    ) -> None:
+        config = A2CConfig(
+            learning_rate=learning_rate,
+            n_steps=n_steps,
+            gamma=gamma,
+            gae_lambda=gae_lambda,
+            ent_coef=ent_coef,
+            vf_coef=vf_coef,
+            max_grad_norm=max_grad_norm,
+            rms_prop_eps=rms_prop_eps,
+            use_rms_prop=use_rms_prop,
+            normalize_advantage=normalize_advantage,
+        )
+        policy_kwargs = dict(policy_kwargs or {})
+        if use_rms_prop and "optimizer_class" not in policy_kwargs:
+            policy_kwargs["optimizer_class"] = torch.optim.RMSprop
+            policy_kwargs["optimizer_kwargs"] = {"alpha": 0.99, "eps": rms_prop_eps, "weight_decay": 0}
+        super().__init__(
+            policy,
+            env,
+            config,
+            use_sde=use_sde,
+            sde_sample_freq=sde_sample_freq,
+            rollout_buffer_class=rollout_buffer_class,
+            rollout_buffer_kwargs=rollout_buffer_kwargs,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            policy_kwargs=policy_kwargs,
+            verbose=verbose,
+            seed=seed,
+            device=device,
+            backend=backend,
+            _init_setup_model=_init_setup_model,
+        )
+
+    def _settings(self) -> UpdateSettings:
+        return UpdateSettings(
+            objective="plain",
+            learning_rate=self.lr_schedule(self._current_progress_remaining),
+            batch_size=self.n_steps * self.n_envs,
+            n_epochs=1,
+            clip_range=1.0,
+            clip_range_vf=None,
+            normalize_advantage=self.normalize_advantage,
+            ent_coef=self.ent_coef,
+            vf_coef=self.vf_coef,
+            max_grad_norm=self.max_grad_norm,
+            target_kl=None,
+        )
+
+    def train(self) -> None:
+        """One gradient step on the whole rollout."""
+        learner = PPOLearner(self.policy, self._current_backend(), self.generator)
+        metrics = learner.update(self.rollout_buffer, self._settings())
+        self._n_updates += 1
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        for name, logged in METRICS.items():
+            if name in metrics:
+                self.logger.record(f"train/{logged}", metrics[name])
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 100,
+        tb_log_name: str = "A2C",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        use_masking: bool = False,
+    ) -> Self:
+        return super().learn(
+            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar, use_masking
+        )
