@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-LIBRARIES = {"Stable-Baselines3": "stable_baselines3", "Proximo": "proximo.sb3"}
+LIBRARIES = {"Stable-Baselines3": "stable_baselines3", "Proximo": "proximo.sb3"}  # proximo alone imports lazily
 
 EXAMPLE = """
 from {library} import PPO
@@ -18,9 +18,11 @@ model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=4), seed=0)
 model.learn(total_timesteps={steps})
 """
 
+# not ru_maxrss, which a child process takes over from its parent
 PEAK = """
-import resource
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+for line in open("/proc/self/status"):
+    if line.startswith("VmHWM"):
+        print(int(line.split()[1]) / 1024)
 """
 
 

@@ -81,7 +81,7 @@ class MaskablePPO(PPO):
             backend=backend,
         )
 
-    def learn(
+    def learn(  # type: ignore[override] # sb3-contrib has the last two arguments in this order
         self,
         total_timesteps: int,
         callback: MaybeCallback = None,

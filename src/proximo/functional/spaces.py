@@ -150,7 +150,7 @@ def preprocess_obs(
     match observation_space:
         case spaces.Box():
             if normalize_images and is_image_space(observation_space):
-                return obs.float() / 255.0
+                return obs.float().div_(255.0)  # in place: a second copy of the images would cost more than dividing
             return obs.float()
         case spaces.Discrete():
             return functional.one_hot(obs.long().reshape(-1), num_classes=int(observation_space.n)).float()

@@ -35,13 +35,20 @@ def on_device(rollout: Rollout, device: torch.device) -> Minibatch:
     )
 
 
+def _rows(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        # index_select would turn the images around to channels-first memory
+        return tensor.permute(0, 2, 3, 1).index_select(0, indices).permute(0, 3, 1, 2)
+    return tensor.index_select(0, indices)
+
+
 def take(batch: Minibatch, indices: torch.Tensor) -> Minibatch:
     """Rows of a batch."""
 
     def pick(value: TensorObservation | None) -> TensorObservation | None:
         if isinstance(value, dict):
-            return {key: part.index_select(0, indices) for key, part in value.items()}
-        return None if value is None else value.index_select(0, indices)
+            return {key: _rows(part, indices) for key, part in value.items()}
+        return None if value is None else _rows(value, indices)
 
     states = batch.states  # belong to sequences, not to rows
     return Minibatch(*(pick(value) for value in batch._replace(states=None)))._replace(states=states)  # type: ignore[arg-type]

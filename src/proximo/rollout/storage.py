@@ -12,7 +12,7 @@ from gymnasium import spaces
 from proximo.data import Array, Minibatch, Observation, Rollout
 from proximo.files.encoding import register_class
 from proximo.functional.advantages import estimate_advantages
-from proximo.functional.spaces import Space, get_action_dim, get_obs_shape
+from proximo.functional.spaces import Space, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import get_device
 from proximo.rollout.minibatches import minibatches, on_device
 
@@ -28,7 +28,12 @@ def storage_dtype(space: Space) -> np.dtype[Any]:
 def _allocate_observations(space: Space, leading: tuple[int, int]) -> Observation:
     if isinstance(space, spaces.Dict):
         return {key: _allocate_observations(part, leading) for key, part in space.items()}  # type: ignore[misc]
-    return np.zeros(leading + get_obs_shape(space), storage_dtype(space))  # type: ignore[operator]
+    shape: tuple[int, ...] = get_obs_shape(space)  # type: ignore[assignment]
+    if is_image_space(space):
+        # channels last in memory, first in shape: what convolutions on a CPU are fastest with, and how images come
+        channels, height, width = shape
+        return np.moveaxis(np.zeros((*leading, height, width, channels), storage_dtype(space)), -1, -3)
+    return np.zeros(leading + shape, storage_dtype(space))
 
 
 def allocate_rollout(steps: int, environments: int, observation_space: Space, action_space: Space) -> Rollout:
