@@ -137,7 +137,7 @@ class A2C(OnPolicyAlgorithm):
         total_timesteps: int,
         callback: MaybeCallback = None,
         log_interval: int | None = 100,
-        tb_log_name: str = "A2C",
+        tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
         use_masking: bool = False,

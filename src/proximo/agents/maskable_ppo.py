@@ -4,89 +4,27 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-import torch
-
 from proximo.agents.on_policy import MaybeCallback
 from proximo.agents.ppo import PPO
-from proximo.backends.choice import BackendChoice
-from proximo.data import Schedule
-from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.maskable import MASKABLE_POLICY_ALIASES
-from proximo.rollout.storage import RolloutBuffer
 
 
 class MaskablePPO(PPO):
-    """PPO over allowed actions only, with sb3-contrib's arguments and defaults.
+    """PPO over allowed actions only.
 
     The environments say what is allowed in ``action_masks()``, their own or an ``ActionMasker``'s;
     ``PPO(…).learn(…, use_masking=True)`` does the same with any policy, recurrent ones and hybrid actions too.
     """
 
     policy_aliases: ClassVar[Any] = {**PPO.policy_aliases, **MASKABLE_POLICY_ALIASES}
-
-    def __init__(
-        self,
-        policy: str | type[ActorCriticPolicy],
-        env: Any,
-        learning_rate: float | Schedule = 3e-4,
-        n_steps: int = 2048,
-        batch_size: int = 64,
-        n_epochs: int = 10,
-        gamma: float = 0.99,
-        gae_lambda: float = 0.95,
-        clip_range: float | Schedule = 0.2,
-        clip_range_vf: float | Schedule | None = None,
-        normalize_advantage: bool = True,
-        ent_coef: float = 0.0,
-        vf_coef: float = 0.5,
-        max_grad_norm: float = 0.5,
-        rollout_buffer_class: type[RolloutBuffer] | None = None,
-        rollout_buffer_kwargs: dict[str, Any] | None = None,
-        target_kl: float | None = None,
-        stats_window_size: int = 100,
-        tensorboard_log: str | None = None,
-        policy_kwargs: dict[str, Any] | None = None,
-        verbose: int = 0,
-        seed: int | None = None,
-        device: torch.device | str = "auto",
-        _init_setup_model: bool = True,
-        *,
-        backend: BackendChoice = "auto",
-    ) -> None:
-        super().__init__(
-            policy,
-            env,
-            learning_rate=learning_rate,
-            n_steps=n_steps,
-            batch_size=batch_size,
-            n_epochs=n_epochs,
-            gamma=gamma,
-            gae_lambda=gae_lambda,
-            clip_range=clip_range,
-            clip_range_vf=clip_range_vf,
-            normalize_advantage=normalize_advantage,
-            ent_coef=ent_coef,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            rollout_buffer_class=rollout_buffer_class,
-            rollout_buffer_kwargs=rollout_buffer_kwargs,
-            target_kl=target_kl,
-            stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log,
-            policy_kwargs=policy_kwargs,
-            verbose=verbose,
-            seed=seed,
-            device=device,
-            _init_setup_model=_init_setup_model,
-            backend=backend,
-        )
+    run_name: ClassVar[str] = "PPO"
 
     def learn(  # type: ignore[override] # sb3-contrib has the last two arguments in this order
         self,
         total_timesteps: int,
         callback: MaybeCallback = None,
         log_interval: int | None = 1,
-        tb_log_name: str = "PPO",
+        tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         use_masking: bool = True,
         progress_bar: bool = False,

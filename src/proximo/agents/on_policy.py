@@ -64,6 +64,7 @@ class OnPolicyAlgorithm(ABC):
 
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = {**POLICY_ALIASES, **RECURRENT_POLICY_ALIASES}
     config_class: ClassVar[type[OnPolicyConfig]]
+    run_name: ClassVar[str]  # of TensorBoard runs
 
     policy: ActorCriticPolicy
     rollout_buffer: RolloutBuffer
@@ -74,6 +75,10 @@ class OnPolicyAlgorithm(ABC):
     gamma: float
     gae_lambda: float
     learning_rate: float | Schedule
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.run_name = cls.__dict__.get("run_name", cls.__name__)
 
     def __init__(
         self,
@@ -345,18 +350,20 @@ class OnPolicyAlgorithm(ABC):
         total_timesteps: int,
         callback: MaybeCallback = None,
         log_interval: int | None = 1,
-        tb_log_name: str = "OnPolicyAlgorithm",
+        tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
         use_masking: bool = False,
     ) -> Self:
         """Train for at least ``total_timesteps`` steps: whole rollouts, until the number is reached.
 
+        ``log_interval`` counts updates between writings of the log (None writes none); ``tb_log_name`` names the
+        TensorBoard run, by default after the algorithm; ``callback`` is a callback, a list of them or a function.
         ``use_masking`` asks the environments' ``action_masks()`` before every step which actions are allowed.
         """
         self._mask_actions(use_masking)
         total_timesteps, callback = self._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
+            total_timesteps, callback, reset_num_timesteps, tb_log_name or self.run_name, progress_bar
         )
         Trainer(self, callback, log_interval).run(total_timesteps, locals(), globals())
         return self

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 
-from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
+from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.backends.choice import BackendChoice
 from proximo.data import Schedule
 from proximo.functional.losses import UpdateSettings
@@ -138,17 +138,3 @@ class PPO(OnPolicyAlgorithm):
         for name, value in metrics.items():
             self.logger.record(f"train/{name}", value)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-
-    def learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int | None = 1,
-        tb_log_name: str = "PPO",
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-        use_masking: bool = False,
-    ) -> Self:
-        return super().learn(
-            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar, use_masking
-        )
