@@ -37,6 +37,7 @@ class A2C(OnPolicyAlgorithm):
     """
 
     config_class: ClassVar[type[A2CConfig]] = A2CConfig
+    run_name: ClassVar[str] = "A2C"
 
     rms_prop_eps: float
     use_rms_prop: bool

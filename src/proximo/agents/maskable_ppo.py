@@ -17,7 +17,6 @@ class MaskablePPO(PPO):
     """
 
     policy_aliases: ClassVar[Any] = {**PPO.policy_aliases, **MASKABLE_POLICY_ALIASES}
-    run_name: ClassVar[str] = "PPO"
 
     def learn(  # type: ignore[override] # sb3-contrib has the last two arguments in this order
         self,

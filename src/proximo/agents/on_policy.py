@@ -64,7 +64,7 @@ class OnPolicyAlgorithm(ABC):
 
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = {**POLICY_ALIASES, **RECURRENT_POLICY_ALIASES}
     config_class: ClassVar[type[OnPolicyConfig]]
-    run_name: ClassVar[str]  # of TensorBoard runs
+    run_name: ClassVar[str] = "OnPolicyAlgorithm"  # of TensorBoard runs
 
     policy: ActorCriticPolicy
     rollout_buffer: RolloutBuffer
@@ -75,10 +75,6 @@ class OnPolicyAlgorithm(ABC):
     gamma: float
     gae_lambda: float
     learning_rate: float | Schedule
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.run_name = cls.__dict__.get("run_name", cls.__name__)
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ class PPO(OnPolicyAlgorithm):
     """
 
     config_class: ClassVar[type[PPOConfig]] = PPOConfig
+    run_name: ClassVar[str] = "PPO"
 
     batch_size: int
     n_epochs: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from proximo.agents.ppo import PPO
 from proximo.data import Schedule
@@ -17,6 +17,8 @@ class RecurrentPPO(PPO):
     >>> [part.shape for part in state]
     [(1, 1, 256), (1, 1, 256)]
     """
+
+    run_name: ClassVar[str] = "RecurrentPPO"
 
     def __init__(
         self,
