@@ -2,7 +2,7 @@
 #
 #   PYTHON=python3.12   another interpreter (3.11 or newer)
 #   VENV=.venv          where the virtual environment lives
-#   TORCH_INDEX=https://download.pytorch.org/whl/cpu   PyTorch without CUDA: a far smaller download on Linux
+#   TORCH_INDEX=…       the package index of PyTorch's CPU builds: a far smaller download than CUDA's on Linux
 
 PYTHON ?= python3
 VENV ?= .venv

@@ -14,19 +14,14 @@ import gc
 import json
 import os
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import stable_baselines3
-import stable_baselines3.common.env_util
-import stable_baselines3.common.vec_env
 import torch
 from rich.console import Console
 from rich.table import Table
 
-import proximo.sb3
-import proximo.sb3.common.env_util
-import proximo.sb3.common.vec_env
 from benchmarks import processes
 from benchmarks.machine import describe_machine
 from benchmarks.works import WORKS, Work, median, prepare, raw_speed
@@ -35,34 +30,38 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def measure(work: Work, turns: int) -> dict[str, Any]:
-    """Speeds of one work: Stable-Baselines3 with each thread count, Proximo, and the raw environment."""
+    """Speeds of one work: the peer with each thread count (and vector environment), Proximo, the raw environment."""
     cores = os.cpu_count() or 1
-    ours = prepare(work, proximo.sb3, ours=True)
-    theirs = prepare(work, stable_baselines3, ours=False)
+    ours = prepare(work, ours=True, workers=work.workers)
+    peers = {workers: prepare(work, ours=False, workers=workers) for workers in {False, work.workers}}
     torch.set_num_threads(cores)
     ours()  # compiles the kernels where nothing is cached
-    speeds: dict[str, list[float]] = {"Proximo": [], **{f"SB3, {count} threads": [] for count in {1, cores}}}
+    speeds: dict[str, list[float]] = {}
     for _ in range(turns):
-        for threads in {1, cores}:
+        for threads, (workers, theirs) in product((1, cores), peers.items()):
             torch.set_num_threads(threads)
-            speeds[f"SB3, {threads} threads"].append(theirs())
+            name = f"peer, {threads} threads" + (", worker processes" if workers else "")
+            speeds.setdefault(name, []).append(theirs())
         torch.set_num_threads(cores)
-        speeds["Proximo"].append(ours())
+        speeds.setdefault("Proximo", []).append(ours())
     gc.collect()
+    mine = median(speeds["Proximo"])
     best = max(median(values) for name, values in speeds.items() if name != "Proximo")
     result: dict[str, Any] = {
         "work": work.name,
+        "peer": "sb3-contrib" if work.contrib else "stable-baselines3",
         "unit": "steps/s" if work.kind == "learn" else "samples/s",
         "turns": {name: [round(value, 1) for value in values] for name, values in speeds.items()},
         "sb3": round(best, 1),
-        "proximo": round(median(speeds["Proximo"]), 1),
-        "ratio": round(median(speeds["Proximo"]) / best, 2),
+        "proximo": round(mine, 1),
+        "ratio": round(mine / best, 2),
         "required_ratio": work.required_ratio,
     }
     if work.kind == "learn":
         result["raw_env"] = round(raw_speed(work), 1)
         if work.required_share_of_raw is not None:
-            result["share_of_raw"] = round(result["proximo"] / result["raw_env"], 2)
+            limit = result["raw_env"] * (cores if work.workers else 1)
+            result["share_of_raw"] = round(mine / limit, 2)
             result["required_share_of_raw"] = work.required_share_of_raw
     return result
 
@@ -81,7 +80,7 @@ def measure_processes() -> list[dict[str, Any]]:
 
 
 def speed_table(results: list[dict[str, Any]]) -> list[list[str]]:
-    header = ["work", "SB3", "Proximo", "ratio", "needed", "raw env"]
+    header = ["work", "SB3", "Proximo", "ratio", "needed", "raw env", "share of raw"]
     return [header] + [
         [
             row["work"],
@@ -90,6 +89,7 @@ def speed_table(results: list[dict[str, Any]]) -> list[list[str]]:
             f"{row['ratio']:.1f}",
             f"≥ {row['required_ratio']:g}",
             f"{row['raw_env']:,.0f}" if "raw_env" in row else "",
+            f"{row['share_of_raw']:.0%} (≥ {row['required_share_of_raw']:.0%})" if "share_of_raw" in row else "",
         ]
         for row in results
     ]
@@ -122,7 +122,8 @@ def write(results: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
     text = f"""# Speed against Stable-Baselines3
 
 Steps per second end to end in `learn()` (samples per second for updates alone), median of turns taken alternately in
-one process; Stable-Baselines3 with its better thread count. "raw env" is one environment under random actions.
+one process; Stable-Baselines3 (sb3-contrib for RecurrentPPO and MaskablePPO) with its better thread count and vector
+environment. "raw env" is one environment under random actions on one core.
 
 {as_markdown(speed_table(results))}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -30,12 +32,29 @@ ZOO_ATARI = {
     "vf_coef": 0.5,
     "ent_coef": 0.01,
 }
+ZOO_BULLET = {
+    "n_steps": 512,
+    "batch_size": 128,
+    "gamma": 0.99,
+    "gae_lambda": 0.9,
+    "n_epochs": 20,
+    "use_sde": True,
+    "sde_sample_freq": 4,
+    "learning_rate": 3e-5,
+    "clip_range": 0.4,
+    "policy_kwargs": {
+        "log_std_init": -2.0,
+        "ortho_init": False,
+        "activation_fn": torch.nn.ReLU,
+        "net_arch": {"pi": [256, 256], "vf": [256, 256]},
+    },
+}
 WIDE_RELU = {"net_arch": [256, 256], "activation_fn": torch.nn.ReLU}
 
 
 @dataclass(frozen=True)
 class Work:
-    """One row of the table: something to do, and the ratio to Stable-Baselines3 that it must reach."""
+    """One row of the table: something to do, and the ratio to the peer that it must reach."""
 
     name: str
     env_id: str
@@ -44,9 +63,13 @@ class Work:
     required_ratio: float
     policy: str = "MlpPolicy"
     hyperparameters: dict[str, Any] = field(default_factory=dict)
+    algorithm: str = "PPO"
+    contrib: bool = False  # the peer is sb3-contrib
     kind: str = "learn"  # "learn": steps/s end to end in learn(); "update": samples/s of train() alone
+    normalize: bool = False
     vectorized: bool = False  # Proximo takes gymnasium's own vector environment
-    required_share_of_raw: float | None = None
+    workers: bool = False  # Proximo steps in worker processes; the peer with its better vector environment
+    required_share_of_raw: float | None = None  # of the environment's own speed, on all cores with workers
 
 
 WORKS = (
@@ -74,23 +97,80 @@ WORKS = (
         hyperparameters={"n_steps": 128},
         vectorized=True,
     ),
+    Work("A2C, CartPole-v1, 8 envs, defaults", "CartPole-v1", 8, 40_000, 4.0, algorithm="A2C"),
+    Work(
+        "RecurrentPPO, CartPole-v1, 8 envs, defaults",
+        "CartPole-v1",
+        8,
+        2_048,
+        5.0,
+        "MlpLstmPolicy",
+        algorithm="RecurrentPPO",
+        contrib=True,
+    ),
+    Work(
+        "MaskablePPO, InvalidActionEnvDiscrete, defaults",
+        "InvalidActionEnvDiscrete",
+        1,
+        8_192,
+        8.0,
+        algorithm="MaskablePPO",
+        contrib=True,
+    ),
+    Work(
+        "PPO gSDE, HalfCheetahBulletEnv-v0, zoo preset, 16 envs",
+        "HalfCheetahBulletEnv-v0",
+        16,
+        8_192,
+        2.5,
+        hyperparameters=ZOO_BULLET,
+        normalize=True,
+        workers=True,
+        required_share_of_raw=0.5,
+    ),
 )
 
 
-def make_env(work: Work, library: ModuleType, ours: bool) -> Any:
-    """The environment of a work, made by the library that will use it."""
+def single_env(work: Work) -> gym.Env[Any, Any]:
+    """One environment of a work, without vectorising."""
+    if work.env_id == "InvalidActionEnvDiscrete":
+        from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+
+        return InvalidActionEnvDiscrete(dim=80, n_invalid_actions=60)
+    if work.env_id.endswith("BulletEnv-v0"):
+        importlib.import_module("pybullet_envs_gymnasium")
     if work.policy == "CnnPolicy":
-        env = library.common.env_util.make_atari_env(work.env_id, n_envs=work.n_envs, seed=0)
-        return library.common.vec_env.VecFrameStack(env, 4)
+        import ale_py
+        from stable_baselines3.common.atari_wrappers import AtariWrapper
+
+        gym.register_envs(ale_py)
+        return AtariWrapper(gym.make(work.env_id))
+    return gym.make(work.env_id)
+
+
+def make_env(work: Work, library: ModuleType, ours: bool, workers: bool) -> Any:
+    """The environment of a work, made by the library that will use it."""
+    vec_env = library.common.vec_env
+    if work.policy == "CnnPolicy":
+        return vec_env.VecFrameStack(library.common.env_util.make_atari_env(work.env_id, work.n_envs, seed=0), 4)
     if work.vectorized and ours:
         return gym.make_vec(work.env_id, num_envs=work.n_envs, vectorization_mode="vector_entry_point")
-    return library.common.env_util.make_vec_env(work.env_id, n_envs=work.n_envs, seed=0)
+    kind = vec_env.SubprocVecEnv if workers else vec_env.DummyVecEnv
+    make = partial(single_env, work)
+    env = library.common.env_util.make_vec_env(make, n_envs=work.n_envs, seed=0, vec_env_cls=kind)
+    return vec_env.VecNormalize(env) if work.normalize else env
 
 
-def prepare(work: Work, library: ModuleType, ours: bool) -> Callable[[], float]:
+def prepare(work: Work, ours: bool, workers: bool = False) -> Callable[[], float]:
     """A function that does the work once and returns its speed in samples per second."""
-    env = make_env(work, library, ours)
-    model = library.PPO(work.policy, env, seed=0, device="cpu", **work.hyperparameters)
+    library = importlib.import_module("proximo.sb3" if ours else "stable_baselines3")
+    for part in ("common.env_util", "common.vec_env"):
+        importlib.import_module(f"{library.__name__}.{part}")
+    algorithms = library
+    if work.contrib:
+        algorithms = importlib.import_module("proximo.sb3_contrib" if ours else "sb3_contrib")
+    env = make_env(work, library, ours, workers)
+    model = getattr(algorithms, work.algorithm)(work.policy, env, seed=0, device="cpu", **work.hyperparameters)
     if work.kind == "learn":
         return lambda: _learn_speed(model, work.steps)
     model.learn(work.steps)  # fills the buffer, and makes the logger that train() records to
@@ -111,15 +191,7 @@ def _update_speed(model: Any) -> float:
 
 def raw_speed(work: Work, seconds: float = 2.0) -> float:
     """Steps per second of one environment under random actions in this process: what no library can exceed."""
-    env: gym.Env[Any, Any]
-    if work.policy == "CnnPolicy":
-        import ale_py
-        from stable_baselines3.common.atari_wrappers import AtariWrapper
-
-        gym.register_envs(ale_py)
-        env = AtariWrapper(gym.make(work.env_id))
-    else:
-        env = gym.make(work.env_id)
+    env = single_env(work)
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(1000)]
     env.reset(seed=0)
