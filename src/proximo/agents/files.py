@@ -14,12 +14,16 @@ from proximo.envs import VecNormalize, as_vec_env
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode, decode_fields, encode, encode_fields
+from proximo.networks import maskable, recurrent
 from proximo.version import __version__
 
 if TYPE_CHECKING:
     from proximo.agents.on_policy import OnPolicyAlgorithm
 
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
+
+# imported so that their policies are registered: a file may name any policy of the house
+POLICY_MODULES = (maskable, recurrent)
 
 COMMON_FIELDS = (
     "policy_class",
