@@ -14,11 +14,22 @@ if TYPE_CHECKING:
     from proximo.agents.maskable_ppo import MaskablePPO
     from proximo.agents.ppo import PPO
     from proximo.agents.recurrent_ppo import RecurrentPPO
+    from proximo.agents.trpo import TRPO
     from proximo.envs import make_vec_env
     from proximo.training.evaluation import evaluate, evaluate_policy
     from proximo.version import __version__
 
-__all__ = ["A2C", "PPO", "MaskablePPO", "RecurrentPPO", "__version__", "evaluate", "evaluate_policy", "make_vec_env"]
+__all__ = [
+    "A2C",
+    "PPO",
+    "TRPO",
+    "MaskablePPO",
+    "RecurrentPPO",
+    "__version__",
+    "evaluate",
+    "evaluate_policy",
+    "make_vec_env",
+]
 
 # resolved on first use, so that `import proximo` and `proximo --help` do not wait for PyTorch
 _HOMES = {
@@ -26,6 +37,7 @@ _HOMES = {
     "MaskablePPO": "proximo.agents.maskable_ppo",
     "PPO": "proximo.agents.ppo",
     "RecurrentPPO": "proximo.agents.recurrent_ppo",
+    "TRPO": "proximo.agents.trpo",
     "make_vec_env": "proximo.envs",
     "evaluate": "proximo.training.evaluation",
     "evaluate_policy": "proximo.training.evaluation",

@@ -17,7 +17,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from proximo import PPO, make_vec_env
+from proximo import A2C, PPO, MaskablePPO, RecurrentPPO, make_vec_env
 from proximo.errors import MissingExtraError, ModelFileError, NonFiniteError
 
 VECTOR = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -39,6 +39,11 @@ class SpacesEnv(gym.Env[Any, Any]):
 def ppo(policy: Any = "MlpPolicy", env: Any = None, **arguments: Any) -> PPO:
     settings: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "n_epochs": 1, "seed": 0}
     return PPO(policy, SpacesEnv() if env is None else env, **(settings | arguments))
+
+
+def recurrent(**arguments: Any) -> RecurrentPPO:
+    settings: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "policy_kwargs": {"lstm_hidden_size": 4}}
+    return RecurrentPPO("MlpLstmPolicy", SpacesEnv(), **(settings | arguments))
 
 
 INFINITE = spaces.Box(-math.inf, math.inf, (2,), np.float32)
@@ -66,12 +71,8 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
         NotImplementedError,
         ["MultiBinary", "flatten"],
     ),
-    "tuple observations": (lambda: ppo(env=SpacesEnv(TUPLE)), NotImplementedError, ["Tuple", "Box"]),
-    "nested observations": (
-        lambda: ppo("MultiInputPolicy", SpacesEnv(NESTED)),
-        NotImplementedError,
-        ["nested", "flatten"],
-    ),
+    "tuple for MlpPolicy": (lambda: ppo(env=SpacesEnv(TUPLE)), ValueError, ["Dict('0'", "MultiInputPolicy"]),
+    "nested for MlpPolicy": (lambda: ppo(env=SpacesEnv(NESTED)), ValueError, ["/", "MultiInputPolicy"]),
     "dict for MlpPolicy": (lambda: ppo(env=SpacesEnv(DICT)), ValueError, ["Dict", "MultiInputPolicy"]),
     "vector for MultiInputPolicy": (lambda: ppo("MultiInputPolicy"), ValueError, ["Box", "MlpPolicy"]),
     "vector for CnnPolicy": (lambda: ppo("CnnPolicy"), ValueError, ["images", "Box(-1.0, 1.0, (3,)", "MlpPolicy"]),
@@ -110,6 +111,69 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
         lambda: ppo(policy_kwargs={"squash_output": True}),
         ValueError,
         ["squash_output", "use_sde"],
+    ),
+    "noise for hybrid actions": (
+        lambda: ppo(env=SpacesEnv(VECTOR, spaces.Dict(a=CHOICE, b=VECTOR)), use_sde=True),
+        ValueError,
+        ["use_sde", "Box", "Dict("],
+    ),
+    "noise for A2C with switches": (
+        lambda: A2C("MlpPolicy", SpacesEnv(VECTOR, spaces.MultiBinary(2)), use_sde=True),
+        ValueError,
+        ["use_sde", "Box", "MultiBinary(2)"],
+    ),
+    "infinite part of hybrid actions": (
+        lambda: ppo(env=SpacesEnv(VECTOR, spaces.Tuple([CHOICE, INFINITE]))),
+        ValueError,
+        ["inf", "finite", "RescaleAction"],
+    ),
+    "no sequence fits": (
+        lambda: recurrent(n_steps=127, batch_size=64),
+        ValueError,
+        ["sequences", "batch_size 64", "n_steps 127", "choose batch_size 127"],
+    ),
+    "no sequence fits the default": (
+        lambda: PPO("MlpGruPolicy", SpacesEnv(), n_steps=67, batch_size=66),
+        ValueError,
+        ["sequences", "66", "67"],
+    ),
+    "dict for MlpLstmPolicy": (
+        lambda: ppo("MlpLstmPolicy", SpacesEnv(DICT)),
+        ValueError,
+        ["Dict", "'MultiInputLstmPolicy'"],
+    ),
+    "dict for MlpGruPolicy": (lambda: ppo("MlpGruPolicy", SpacesEnv(DICT)), ValueError, ["'MultiInputGruPolicy'"]),
+    "dict for masked MlpPolicy": (
+        lambda: MaskablePPO("MlpPolicy", SpacesEnv(DICT)),
+        ValueError,
+        ["Dict", "'MultiInputPolicy'"],
+    ),
+    "vector for CnnLstmPolicy": (
+        lambda: ppo("CnnLstmPolicy"),
+        ValueError,
+        ["CnnLstmPolicy reads images", "Box(-1.0, 1.0, (3,)", "'MlpLstmPolicy'"],
+    ),
+    "vector for MultiInputLstmPolicy": (lambda: ppo("MultiInputLstmPolicy"), ValueError, ["Box", "MlpPolicy"]),
+    "policy without memory": (
+        lambda: RecurrentPPO("MlpPolicy", SpacesEnv()),
+        ValueError,
+        ["memory", "MlpPolicy", "MlpLstmPolicy", "or PPO"],
+    ),
+    "two memories": (
+        lambda: recurrent(policy_kwargs={"shared_lstm": True}),
+        ValueError,
+        ["shared_lstm=True", "enable_critic_lstm=False"],
+    ),
+    "unknown argument of memory": (
+        lambda: recurrent(policy_kwargs={"lstm_hiden_size": 4}),
+        TypeError,
+        ["lstm_hiden_size"],
+    ),
+    "fused for memory": (lambda: recurrent(backend="fused"), ValueError, ["fused", "backend='auto'"]),
+    "zero RMSprop epsilon": (
+        lambda: A2C("MlpPolicy", SpacesEnv(), rms_prop_eps=0.0),
+        ValueError,
+        ["rms_prop_eps is 0.0", "positive"],
     ),
     "unknown backend": (lambda: ppo(backend="jax"), ValueError, ["'jax'", "'auto', 'fused' or 'torch'"]),
     "fused for images": (
@@ -167,6 +231,25 @@ def test_observation_of_wrong_shape(space: spaces.Space[Any], observation: Any, 
     model = ppo(policy, SpacesEnv(space))
     with pytest.raises(ValueError, match="(?s)" + ".*".join(map(re.escape, pieces))):
         model.predict(observation)
+
+
+STATES: dict[str, tuple[Any, list[str]]] = {
+    "hidden alone": ((np.zeros((1, 1, 4)),), ["[(1, 1, 4)]", "expected [(1, 1, 4), (1, 1, 4)]"]),
+    "other size": ((np.zeros((1, 1, 5)), np.zeros((1, 1, 5))), ["(1, 1, 5)", "expected [(1, 1, 4)", "predict()"]),
+    "of another batch": ((np.zeros((1, 3, 4)), np.zeros((1, 3, 4))), ["(1, 3, 4)", "(1, 1, 4)", "None to start"]),
+    "without layers": ((np.zeros((1, 4)), np.zeros((1, 4))), ["(1, 4)", "(1, 1, 4)"]),
+}
+
+
+@pytest.mark.parametrize(("state", "pieces"), STATES.values(), ids=STATES)
+def test_state_of_wrong_shape(state: Any, pieces: list[str]) -> None:
+    with pytest.raises(ValueError, match="(?s)" + ".*".join(map(re.escape, pieces))):
+        recurrent().predict(np.zeros(3, np.float32), state)
+
+
+def test_episode_starts_of_another_batch() -> None:
+    with pytest.raises(ValueError, match=r"episode_start has 2 entries for 3 observations"):
+        recurrent().predict(np.zeros((3, 3), np.float32), None, np.zeros(2, bool))
 
 
 OTHER_SPACES = {
@@ -274,6 +357,16 @@ class Poisoned(SpacesEnv):
             else:
                 reward = self.value
         return observation, reward, False, False, {}
+
+
+@pytest.mark.parametrize("policy", ["MlpLstmPolicy", "MlpGruPolicy"])
+@pytest.mark.parametrize(("place", "step"), [("observation", 5), ("reward", 4)])
+def test_nan_under_memory(place: str, step: int, policy: str) -> None:
+    factories = [lambda sick=sick: Poisoned(place, math.nan, sick) for sick in (False, True, False)]
+    model = ppo(policy, factories, policy_kwargs={"lstm_hidden_size": 4})
+    with pytest.raises(NonFiniteError, match=rf"{place} of environment 1 at step {step} of the rollout"):
+        model.learn(24)
+    assert all(torch.isfinite(weight).all() for weight in model.policy.state_dict().values())
 
 
 @pytest.mark.parametrize("backend", ["fused", "torch"])

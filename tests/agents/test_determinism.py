@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from family import Member, every_member, weights
 
 from proximo import PPO, make_vec_env
 from proximo.envs import SubprocVecEnv, VecNormalize
@@ -41,6 +42,15 @@ def test_same_seed_same_weights(env_id: str, backend: str) -> None:
     assert np.array_equal(first.rollout_buffer.actions, second.rollout_buffer.actions)
 
 
+@every_member
+def test_same_seed_same_run(member: Member) -> None:
+    """Every member of the family: the same weights and actions for a seed, others for another."""
+    first, second, other = (member.learn(member.make(seed=seed), 96) for seed in (5, 5, 6))
+    assert torch.equal(weights(first), weights(second))
+    assert np.array_equal(first.rollout_buffer.actions, second.rollout_buffer.actions)
+    assert not np.array_equal(first.rollout_buffer.actions, other.rollout_buffer.actions)
+
+
 @pytest.mark.parametrize("backend", ["fused", "torch"])
 def test_other_seed_other_weights(backend: str) -> None:
     first, second = train(backend=backend).policy, train(backend=backend, seed=8).policy
@@ -63,6 +73,19 @@ def test_worker_processes_change_nothing(backend: str) -> None:
     assert np.array_equal(in_process.rollout_buffer.observations, in_workers.rollout_buffer.observations)
 
 
+@every_member
+def test_workers_of_every_member_change_nothing(member: Member) -> None:
+    in_process = member.learn(member.make(), 96)
+    in_workers = member.make(vec_env_cls=SubprocVecEnv)
+    try:
+        member.learn(in_workers, 96)
+    finally:
+        in_workers.get_env().close()
+    assert torch.equal(weights(in_process), weights(in_workers))
+    assert np.array_equal(in_process.rollout_buffer.values, in_workers.rollout_buffer.values)
+    assert np.array_equal(in_process.rollout_buffer.actions, in_workers.rollout_buffer.actions)
+
+
 class Watcher(BaseCallback):
     """Wants every variable of every step."""
 
@@ -78,6 +101,32 @@ def test_a_watching_callback_changes_nothing(env_id: str, normalize: bool) -> No
     watched = train(env_id, normalize=normalize, callback=Watcher())
     assert_same_weights(alone, watched)
     assert alone.num_timesteps == watched.num_timesteps == 512
+
+
+@every_member
+def test_watching_any_member_changes_nothing(member: Member) -> None:
+    """Also for a policy with memory, whose state the two ways of stepping must carry alike."""
+
+    class Counter(BaseCallback):
+        seen = 0
+
+        def _on_step(self) -> bool:
+            self.seen += len(self.locals["infos"])
+            return True
+
+    counter = Counter()
+    alone, watched = member.learn(member.make(), 96), member.learn(member.make(), 96, callback=counter)
+    assert torch.equal(weights(alone), weights(watched))
+    assert counter.seen == 96
+
+
+@every_member
+def test_continuing_any_member_equals_one_long_run(member: Member) -> None:
+    """What a policy remembers, the noise and the place in the episode outlive a call of ``learn``."""
+    whole, parts = member.learn(member.make(), 128), member.learn(member.make(), 64)
+    member.learn(parts, 64, reset_num_timesteps=False)
+    assert parts.num_timesteps == whole.num_timesteps == 128
+    assert torch.equal(weights(whole), weights(parts))
 
 
 def test_prediction_and_evaluation_do_not_disturb_training() -> None:

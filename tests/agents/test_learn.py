@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from family import Member, every_member
 from gymnasium import spaces
 from torch import nn
 
@@ -54,6 +55,19 @@ def test_whole_rollouts_until_the_number_is_reached() -> None:
     assert model.learn(65).num_timesteps == 128
     assert model.learn(64).num_timesteps == 64
     assert model.learn(1, reset_num_timesteps=False).num_timesteps == 128
+
+
+@every_member
+def test_every_member_learns_in_whole_rollouts(member: Member) -> None:
+    model = member.make()
+    before = weights(model)
+    assert member.learn(model, 33).num_timesteps == 64
+    assert not torch.equal(before, weights(model))
+    assert torch.isfinite(weights(model)).all()
+    assert member.learn(model, 1, reset_num_timesteps=False, log_interval=None).num_timesteps == 96
+    logged = {name for name in model.logger.name_to_value if name.startswith("train/")}
+    assert {"train/entropy_loss", "train/value_loss", "train/explained_variance"} <= logged
+    assert all(np.isfinite(model.logger.name_to_value[name]) for name in logged), model.logger.name_to_value
 
 
 @BACKENDS
@@ -122,6 +136,24 @@ def test_stopping_discards_the_rollout(backend: str) -> None:
     assert model._n_updates == 2  # one rollout of 64 steps was trained on, 36 steps were thrown away
     assert torch.equal(trained[0], before)
     assert not torch.equal(weights(model), before)
+
+
+@every_member
+def test_any_member_stops_early(member: Member) -> None:
+    """At step 40 of 2 environments: one rollout of 32 was trained on, the 8 steps after it were thrown away."""
+
+    class StopAt(BaseCallback):
+        def _on_step(self) -> bool:
+            return self.num_timesteps < 40
+
+    model = member.make()
+    trained: list[torch.Tensor] = []
+    member.learn(model, 10_000, callback=[StopAt(), OnRollout(lambda model, _: trained.append(weights(model)))])
+    assert model.num_timesteps == 40
+    assert len(trained) == 1
+    assert not torch.equal(trained[0], weights(model))
+    member.learn(model, 32, reset_num_timesteps=False)  # and goes on from there
+    assert model.num_timesteps == 72
 
 
 @BACKENDS
@@ -207,6 +239,23 @@ def test_own_buffer_class_is_used() -> None:
     assert isinstance(buffer, Recorder)
     assert (buffer.note, buffer.adds, buffer.gets) == ("mine", 64, 4)  # 2 rollouts of 32 steps, 2 epochs each
     assert not torch.equal(before, weights(model))
+
+
+@every_member
+def test_own_buffer_class_serves_every_member(member: Member) -> None:
+    """``add`` and ``get`` of a subclass are called, and masks and memory still reach the training."""
+    model = member.make(rollout_buffer_class=Recorder)
+    plain = member.make()
+    before = weights(model)
+    for each in (model, plain):
+        np.random.seed(0)
+        member.learn(each, 64)
+    buffer = model.rollout_buffer
+    assert buffer.adds == 32
+    assert buffer.gets == 2 * getattr(model, "n_epochs", 1)
+    assert not torch.equal(before, weights(model))
+    # the first rollout is the same; the order of the minibatches is NumPy's instead of the model's own
+    assert model.num_timesteps == plain.num_timesteps == 64
 
 
 def test_buffer_method_that_nothing_calls_is_refused() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from family import FAMILY, Member, every_member
 from gymnasium import spaces
 
 from proximo import PPO
@@ -106,6 +107,58 @@ def test_images_are_taken_either_way_round(name: str) -> None:
     expected, _ = model.predict(first, deterministic=True)
     np.testing.assert_allclose(model.predict(last, deterministic=True)[0], expected, atol=1e-6)
     np.testing.assert_allclose(model.predict(last[0], deterministic=True)[0], expected[0], atol=1e-6)
+
+
+def parts(action: Any) -> list[Any]:
+    """The numbers of an action, whatever its structure."""
+    if isinstance(action, dict):
+        return [number for each in action.values() for number in parts(each)]
+    if isinstance(action, tuple):
+        return [number for each in action for number in parts(each)]
+    return np.asarray(action, np.float64).flatten().tolist()
+
+
+@every_member
+def test_predictions_of_every_member(member: Member) -> None:
+    """One observation and a batch agree, actions lie in the space, and obey the masks."""
+    model = member.learn(member.make(), 32)
+    observation_space, action_space = model.observation_space, model.action_space
+    observation_space.seed(0)
+    samples = [observation_space.sample() for _ in range(5)]
+    options: dict[str, Any] = {}
+    if member.masks:
+        masks = np.ones((5, sum(model._collector.masks._groups)), bool)
+        masks[:, :2] = False  # of the first choice, only the last actions are left
+        options = {"action_masks": masks}
+    for deterministic in (True, False):
+        batch, state = model.predict(stack(samples), deterministic=deterministic, **options)
+        assert len(batch) == 5
+        for action in batch:
+            assert action_space.contains(action if isinstance(action, dict) or action.shape else action[()]), action
+            if member.masks:
+                first = action["kind"] - action_space["kind"].start if isinstance(action, dict) else action
+                assert first >= 2
+    expected, state = model.predict(stack(samples), deterministic=True, **options)
+    assert (state is not None) is model.policy.recurrent
+    for row, sample in enumerate(samples):
+        chosen = {name: value[row] for name, value in options.items()}
+        action, alone = model.predict(sample, deterministic=True, **chosen)
+        np.testing.assert_allclose(parts(action), parts(expected[row]), atol=1e-5)
+        if state is not None:
+            np.testing.assert_allclose(alone[0][:, 0], state[0][:, row], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "everything"])
+def test_memory_outside_of_training(name: str) -> None:
+    """The state that predict returns, given back, continues the episode; a start or no state begins a new one."""
+    model = FAMILY[name].learn(FAMILY[name].make(), 32)
+    model.observation_space.seed(1)
+    first, second = (stack([model.observation_space.sample() for _ in range(3)]) for _ in range(2))
+    _, state = model.predict(first, deterministic=True)
+    _, carried = model.predict(second, state, np.array([False, True, False]), deterministic=True)
+    _, fresh = model.predict(second, deterministic=True)
+    np.testing.assert_allclose(carried[0][:, 1], fresh[0][:, 1], atol=1e-6)
+    assert np.abs(carried[0][:, [0, 2]] - fresh[0][:, [0, 2]]).max() > 1e-4
 
 
 def test_sampling_follows_torchs_seed() -> None:

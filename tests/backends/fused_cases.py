@@ -13,9 +13,11 @@ from torch import nn
 
 from proximo.backends.fused import FusedBackend
 from proximo.data import Rollout
+from proximo.functional.actions import mask_groups
 from proximo.functional.losses import UpdateSettings
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.maskable import MaskableActorCriticPolicy
 
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.SiLU, nn.Sigmoid]
 
@@ -26,12 +28,26 @@ action_spaces = st.one_of(
     st.integers(1, 6).map(spaces.MultiBinary),
     st.integers(1, 6).map(lambda size: spaces.Box(-1.0, 1.0, (size,))),
 )
-policies = st.builds(
-    lambda features, actions, pi, vf, activation, seed: make_policy(
-        spaces.Box(-np.inf, np.inf, (features,)), actions, {"pi": pi, "vf": vf}, activation, seed
-    ),
-    st.integers(1, 20), action_spaces, widths, widths, st.sampled_from(ACTIVATIONS), st.integers(0, 99),
-)  # fmt: skip
+state_dependent_noise = st.fixed_dictionaries(
+    {
+        "use_sde": st.just(True),
+        "full_std": st.booleans(),
+        "use_expln": st.booleans(),
+        "log_std_init": st.sampled_from([-1.0, 0.0]),
+    }
+)
+
+
+@st.composite
+def policies(draw: Any) -> ActorCriticPolicy:
+    actions, options = draw(action_spaces), {}
+    if isinstance(actions, spaces.Box):
+        options = draw(st.just({}) | state_dependent_noise)
+    elif isinstance(actions, spaces.MultiBinary):
+        options = {"kind": draw(st.sampled_from([ActorCriticPolicy, MaskableActorCriticPolicy]))}
+    features, seed = draw(st.integers(1, 20)), draw(st.integers(0, 99))
+    net_arch, activation = {"pi": draw(widths), "vf": draw(widths)}, draw(st.sampled_from(ACTIVATIONS))
+    return make_policy(spaces.Box(-np.inf, np.inf, (features,)), actions, net_arch, activation, seed, **options)
 
 
 def make_policy(
@@ -40,23 +56,30 @@ def make_policy(
     net_arch: Any = None,
     activation: type[nn.Module] = nn.Tanh,
     seed: int = 0,
+    kind: type[ActorCriticPolicy] = ActorCriticPolicy,
     **kwargs: Any,
 ) -> ActorCriticPolicy:
     """A policy with weights far enough from their start that every part of it matters."""
     torch.manual_seed(seed)
-    policy = ActorCriticPolicy(observations, actions, lambda _: 1e-3, net_arch, activation, **kwargs)
+    policy = kind(observations, actions, lambda _: 1e-3, net_arch, activation, **kwargs)
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return policy
 
 
-def make_backend(policy: ActorCriticPolicy, seed: int = 0, threads: int | None = None) -> FusedBackend:
-    return FusedBackend(policy, FlatParameters(policy, policy.optimizer), np.random.default_rng(seed), threads)
+def make_backend(
+    policy: ActorCriticPolicy, seed: int = 0, threads: int | None = None, sde_sample_freq: int = -1
+) -> FusedBackend:
+    flat = FlatParameters(policy, policy.optimizer)
+    return FusedBackend(policy, flat, np.random.default_rng(seed), threads, sde_sample_freq)
 
 
 def twin(policy: ActorCriticPolicy) -> ActorCriticPolicy:
     """The same policy with memory and optimiser of its own."""
+    if policy.use_sde:
+        with torch.no_grad():
+            policy.reset_noise()  # matrices that remember how they were made cannot be copied
     other = copy.deepcopy(policy)
     other.optimizer = type(policy.optimizer)(other.parameters(), **policy.optimizer.defaults)
     return other
@@ -78,10 +101,33 @@ def empty_rollout(steps: int, environments: int, policy: ActorCriticPolicy, rng:
     )
 
 
-def collected_rollout(backend: FusedBackend, steps: int, environments: int, seed: int = 0) -> Rollout:
-    """A rollout of the backend's own actions, with random advantages and with log-probabilities of an older policy."""
+def random_masks(policy: ActorCriticPolicy, leading: tuple[int, ...], share: float, seed: int = 0) -> np.ndarray | None:
+    """About this share of the actions is allowed, and at least one of each choice; None where nothing can be masked."""
+    rng, groups = np.random.default_rng(seed), mask_groups(policy.action_space)
+    parts = []
+    for size in groups:
+        part = rng.random((*leading, size)) < share
+        np.put_along_axis(part, rng.integers(size, size=(*leading, 1)), True, axis=-1)
+        parts.append(part)
+    return np.concatenate(parts, axis=-1) if groups else None
+
+
+def torch_masks(rollout: Rollout) -> torch.Tensor | None:
+    masks = rollout.action_masks
+    return None if masks is None else torch.from_numpy(masks.reshape(-1, masks.shape[-1]))
+
+
+def collected_rollout(
+    backend: FusedBackend, steps: int, environments: int, seed: int = 0, allowed: float | None = None
+) -> Rollout:
+    """A rollout of the backend's own actions, with random advantages and with log-probabilities of an older policy.
+
+    If a share of the actions that are ``allowed`` is given, the others are masked.
+    """
     rng = np.random.default_rng(seed)
     rollout = empty_rollout(steps, environments, backend.policy, rng)
+    if allowed is not None:
+        rollout.action_masks = random_masks(backend.policy, (steps, environments), allowed, seed)
     backend.start_rollout(steps, environments)
     for step in range(steps):
         backend.act(rollout.observations[step], rollout, step)
@@ -130,7 +176,7 @@ def _torch_epoch(
 ) -> tuple[np.ndarray, int | None]:
     samples = rollout.steps * rollout.environments
     observations = torch.from_numpy(rollout.observations.reshape(samples, -1))
-    actions = torch_actions(policy, rollout.actions)
+    actions, masks = torch_actions(policy, rollout.actions), torch_masks(rollout)
     rows = []
     for index, start in enumerate(range(0, len(order), settings.batch_size)):
         batch = torch.from_numpy(order[start : start + settings.batch_size])
@@ -140,14 +186,17 @@ def _torch_epoch(
         )
         if settings.normalize_advantage and len(batch) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        values, log_probs, entropy = policy.evaluate_actions(observations[batch], actions[batch])
+        allowed = None if masks is None else masks[batch]
+        values, log_probs, entropy = policy.evaluate_actions(observations[batch], actions[batch], allowed)
         values = values.flatten()
         log_ratio = log_probs - old_log_probs
         ratio = log_ratio.exp()
-        surrogate = torch.min(
-            advantages * ratio, advantages * ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
-        )
-        check_distance((ratio - 1).abs() - settings.clip_range)
+        surrogate = advantages * log_probs
+        if settings.objective == "clipped":
+            surrogate = torch.min(
+                advantages * ratio, advantages * ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
+            )
+            check_distance((ratio - 1).abs() - settings.clip_range)
         if settings.clip_range_vf is not None:
             change = values - old_values
             check_distance(change.abs() - settings.clip_range_vf)

@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from fused_cases import collected_rollout, empty_rollout, make_backend, make_policy, policies, torch_actions
+from fused_cases import (
+    collected_rollout,
+    empty_rollout,
+    make_backend,
+    make_policy,
+    policies,
+    random_masks,
+    settings_with,
+    torch_actions,
+    torch_masks,
+)
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,17 +26,23 @@ from proximo.errors import NonFiniteError
 BOX = spaces.Box(-np.inf, np.inf, (5,))
 
 
-@settings(max_examples=60, derandomize=True)
-@given(policy=policies, environments=st.integers(1, 8) | st.sampled_from([16, 17, 130]))
-def test_log_prob_and_value_are_the_modules(policy, environments):
+@settings(max_examples=80, derandomize=True)
+@given(
+    policy=policies(),
+    environments=st.integers(1, 8) | st.sampled_from([16, 17, 130]),
+    allowed=st.none() | st.sampled_from([0.1, 0.6]),
+)
+def test_log_prob_and_value_are_the_modules(policy, environments, allowed):
     backend = make_backend(policy)
     rollout = empty_rollout(3, environments, policy, np.random.default_rng(0))
+    rollout.action_masks = None if allowed is None else random_masks(policy, (3, environments), allowed)
     backend.start_rollout(3, environments)
     for step in range(3):
         backend.act(rollout.observations[step], rollout, step)
     with torch.no_grad():
         observations = torch.from_numpy(rollout.observations.reshape(3 * environments, -1))
-        values, log_probs, _ = policy.evaluate_actions(observations, torch_actions(policy, rollout.actions))
+        actions = torch_actions(policy, rollout.actions)
+        values, log_probs, _ = policy.evaluate_actions(observations, actions, torch_masks(rollout))
     np.testing.assert_allclose(rollout.values.ravel(), values.numpy().ravel(), atol=1e-5)
     np.testing.assert_allclose(rollout.log_probs.ravel(), log_probs.numpy(), atol=2e-5)
     np.testing.assert_allclose(backend.values(rollout.observations[1]), rollout.values[1], atol=1e-6)
@@ -153,7 +169,7 @@ def test_moments_of_gaussian_actions():
 
 
 @settings(max_examples=25, derandomize=True)
-@given(policy=policies)
+@given(policy=policies())
 def test_deterministic_actions_are_the_modules(policy):
     observations = np.random.default_rng(1).standard_normal((20, *policy.observation_space.shape)).astype(np.float32)
     expected, _ = policy.predict(observations, deterministic=True)
@@ -185,6 +201,20 @@ def test_a_change_of_the_module_is_seen_at_once():
     with torch.no_grad():
         policy.value_net.bias.add_(1.0)
     np.testing.assert_allclose(backend.values(observations), before + 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [2, 20])
+def test_an_update_leaves_nothing_behind_that_acting_reads(rows):
+    """Widths that fill no vector, and a short last minibatch: both leave old numbers in the margins of the memory."""
+    policy = make_policy(BOX, spaces.Discrete(3), [10, 7])
+    backend = make_backend(policy)
+    rollout = collected_rollout(backend, 74, 2)
+    backend.start_update(rollout)
+    backend.ppo_epoch(rollout, np.arange(148), settings_with(batch_size=128))
+    observations = np.random.default_rng(0).standard_normal((rows, 5), dtype=np.float32)
+    with torch.no_grad():
+        expected = policy.predict_values(torch.from_numpy(observations)).numpy().ravel()
+    np.testing.assert_allclose(backend.values(observations), expected, atol=1e-6)
 
 
 def test_nan_in_an_observation_names_step_and_environment():

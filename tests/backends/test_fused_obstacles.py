@@ -13,6 +13,8 @@ from proximo.backends.fused import FusedBackend, fused_obstacle
 from proximo.networks.actor_critic import ActorCriticCnnPolicy, ActorCriticPolicy, MultiInputActorCriticPolicy
 from proximo.networks.encoders import FlattenExtractor
 from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.maskable import MaskableActorCriticPolicy
+from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 
 BOX = spaces.Box(-1.0, 1.0, (3,))
 TWO = spaces.Discrete(2)
@@ -28,6 +30,16 @@ def test_perceptrons_can_be_fused(activation, net_arch):
 @pytest.mark.parametrize("actions", [TWO, spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(3), BOX])
 def test_spaces_that_can_be_fused(observations, actions):
     assert fused_obstacle(make_policy(observations, actions)) is None
+
+
+@pytest.mark.parametrize("actions", [TWO, spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(3), BOX])
+def test_policies_for_masked_actions_can_be_fused(actions):
+    assert fused_obstacle(MaskableActorCriticPolicy(BOX, actions)) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"full_std": False}, {"use_expln": True}])
+def test_state_dependent_exploration_can_be_fused(options):
+    assert fused_obstacle(make_policy(BOX, BOX, use_sde=True, **options)) is None
 
 
 def test_separate_flatten_extractors_and_subclasses_that_change_nothing_can_be_fused():
@@ -70,7 +82,10 @@ def with_adam(**options) -> ActorCriticPolicy:
 
 
 IMAGE = spaces.Box(0, 255, (1, 40, 40), np.uint8)
+LSTM = RECURRENT_POLICY_ALIASES["MlpLstmPolicy"]
 OBSTACLES = {
+    f"policy has memory ({LSTM.__name__})": lambda: LSTM(BOX, TWO),
+    "actions are squashed": lambda: make_policy(BOX, BOX, use_sde=True, squash_output=True),
     "policy class overrides evaluate_actions": lambda: OwnForward(BOX, TWO),
     "policy class overrides forward": lambda: changed(lambda policy: setattr(policy, "forward", policy.forward)),
     "features extractor is NatureCNN": lambda: ActorCriticCnnPolicy(IMAGE, TWO),
@@ -100,6 +115,13 @@ OBSTACLES = {
     "optimizer is AdamW": lambda: make_policy(BOX, TWO, optimizer_class=torch.optim.AdamW),
     "optimizer option weight_decay is set": lambda: with_adam(weight_decay=0.1),
     "optimizer option amsgrad is set": lambda: with_adam(amsgrad=True),
+    "optimizer option eps is 0": lambda: with_adam(eps=0),
+    **{
+        f"optimizer option {option} is set": lambda option=option: make_policy(
+            BOX, TWO, optimizer_class=torch.optim.RMSprop, optimizer_kwargs={option: 0.5}
+        )
+        for option in ("momentum", "centered")
+    },
     "optimizer does not hold all parameters": lambda: changed(
         lambda policy: setattr(policy, "optimizer", torch.optim.Adam(policy.value_net.parameters()))
     ),

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 import tomllib
+from itertools import islice
 from pathlib import Path
 
+import gymnasium
 import pytest
 from PIL import Image
 
@@ -155,6 +157,59 @@ def test_normalised_runs_evaluate_with_the_statistics_of_training(tmp_path, caps
     assert normalizer.obs_rms.count == before
 
 
+ALGORITHMS = {  # flags that make a short training, and the policy that is chosen
+    "a2c": (["--steps", "200"], "MlpPolicy", "A2C"),
+    "trpo": (["--steps", "256", "--n-steps", "256"], "MlpPolicy", "TRPO"),
+    "recurrent_ppo": (["--steps", "128", "--n-epochs", "1"], "MlpLstmPolicy", "RecurrentPPO"),
+}
+
+
+@pytest.mark.parametrize(("algorithm", "expected"), ALGORITHMS.items(), ids=ALGORITHMS)
+def test_every_algorithm_trains_and_is_evaluated(algorithm, expected, tmp_path, capsys):
+    words, policy, title = expected
+    command = ["train", "CartPole-v1", "--algo", algorithm, "--seed", "0", "--eval-episodes", "2", *words]
+    assert main([*command, "--runs-dir", str(tmp_path)]) == 0
+    assert f"{title} on CartPole-v1: " in capsys.readouterr().out
+    (run,) = tmp_path.iterdir()
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert (config["algo"], config["policy"]) == (algorithm, policy)
+    assert main(["evaluate", str(run), "--episodes", "2"]) == 0
+    assert f"{title} on CartPole-v1" in capsys.readouterr().out
+    assert main(["watch", str(run), "--seconds", "0.1", "-o", str(tmp_path / "film.gif")]) == 0
+    assert main(["train", "CartPole-v1", "--algo", algorithm, "--preset", str(run), "--runs-dir", str(tmp_path)]) == 0
+
+
+def test_recurrent_runs_write_down_their_own_defaults(tmp_path):
+    """RecurrentPPO shares PPO's configuration class, but not its defaults."""
+    words = ["--algo", "recurrent_ppo", "--steps", "128", "--n-epochs", "1", "--seed", "0", "--eval-episodes", "0"]
+    assert main(["train", "CartPole-v1", *words, "--runs-dir", str(tmp_path)]) == 0
+    (run,) = tmp_path.iterdir()
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert (config["n_steps"], config["batch_size"], config["n_epochs"]) == (128, 128, 1)
+
+
+def test_masked_runs_mask_in_training_and_in_play(tmp_path, capsys, monkeypatch):
+    """Only the right action is ever allowed, so every episode of ten steps returns ten, trained or not."""
+    monkeypatch.delitem(gymnasium.registry, "OnlyOneAllowed-v0", raising=False)
+    gymnasium.register("OnlyOneAllowed-v0", "proximo.envs.testing:InvalidActionEnvDiscrete")
+    arguments = "dim = 5, ep_length = 10, n_invalid_actions = 4"
+    command = ["train", "OnlyOneAllowed-v0", "--algo", "maskable_ppo", "--env-kwargs", arguments, "--seed", "0"]
+    words = ["--steps", "64", "--n-steps", "64", "--eval-episodes", "3", "--runs-dir", str(tmp_path)]
+    assert main([*command, *words]) == 0
+    (run,) = tmp_path.iterdir()
+    last = list(csv.DictReader((run / "progress.csv").open()))[-1]
+    assert float(last["rollout/ep_rew_mean"]) == 10.0
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--episodes", "3"]) == 0
+    assert "10.00" in capsys.readouterr().out
+    from proximo.cli.playing import load_agent, play
+    from proximo.cli.runs import Run
+
+    model, env = load_agent(Run.open(run), n_envs=1, seed=0)
+    steps = [step for step in islice(play(model, env, deterministic=False, use_masking=True), 31) if step is not None]
+    assert sum(float(step.rewards[0]) for step in steps) == 30.0
+
+
 def test_interrupting_saves_what_there_is(tmp_path):
     command = [PROXIMO, "train", "CartPole-v1", "--steps", "100000000", "--seed", "1"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -199,7 +254,9 @@ def test_unknown_environment_is_one_line_with_near_matches(tmp_path):
         (["train", "CartPole-v1", "--env-kwargs", "gravity = 3"], "the environment CartPole-v1 cannot be made"),
         (["train", "no_such_package:Maze-v0"], "no_such_package"),
         (["train", "CartPole-v1", "--device", "gpu"], "expected auto, cpu, cuda"),
-        (["train", "HalfCheetahBulletEnv-v0"], "--preset none"),
+        (["train", "CartPole-v1", "--algo", "maskable_ppo"], "have no method action_masks()"),
+        (["train", "CartPole-v1", "--algo", "trpo", "--target-kl", "-1"], "target_kl is -1.0; expected a positive"),
+        (["train", "CartPole-v1", "--algo", "trpo", "--policy", "MlpLstmPolicy"], "a policy with memory"),
         (["evaluate", "nowhere"], "nowhere"),
         (["plot", "nowhere"], "nowhere"),
         (["plot"], "name at least one run folder"),

@@ -6,6 +6,8 @@ from dataclasses import fields
 
 import pytest
 
+from proximo import PPO
+from proximo.cli.algorithms import ALGORITHMS, algorithm_class, default_arguments
 from proximo.cli.flags import field_docstrings, toml_table, whole_number, yes_or_no
 from proximo.cli.plot import grouped
 from proximo.cli.runs import Run, RunConfig
@@ -26,6 +28,36 @@ def test_every_hyperparameter_is_a_flag_with_help(capsys):
     for item in fields(PPOConfig):
         assert f"--{item.name.replace('_', '-')} " in text
     assert "Discount factor. (default: the preset's, else 0.99)" in text
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("form", ["two words", "one word"])
+def test_each_algorithm_has_its_own_flags_and_defaults(algorithm, form, capsys):
+    words = ["--algo", algorithm] if form == "two words" else [f"--algo={algorithm}"]
+    with pytest.raises(SystemExit):
+        parse_arguments([*words, "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    agent = algorithm_class(algorithm)
+    defaults = default_arguments(agent)
+    assert set(defaults) == set(agent.config_class.__dataclass_fields__)
+    for name, value in defaults.items():
+        assert f"--{name.replace('_', '-')} " in text
+        shown = str(value).lower() if value is None or isinstance(value, bool) else str(value)
+        assert f"(default: the preset's, else {shown})" in text
+    assert ("--ent-coef " in text) == (algorithm != "trpo")
+    assert run_config(parse_arguments(["CartPole-v1", *words])).algo == algorithm
+
+
+def test_defaults_are_the_constructors():
+    assert default_arguments(algorithm_class("recurrent_ppo"))["n_steps"] == 128
+    assert default_arguments(algorithm_class("maskable_ppo"))["n_steps"] == 2048
+    assert default_arguments(algorithm_class("a2c"))["use_rms_prop"] is True
+
+
+def test_a2c_presets_are_for_a2c():
+    config = config_of("--algo", "a2c", "--n-steps", "7")
+    assert (config.preset.n_envs, config.preset.n_timesteps) == (8, 500_000)
+    assert config.preset.arguments == {"ent_coef": 0.0, "n_steps": 7}
 
 
 def test_docstrings_of_fields_come_from_the_nearest_class():
@@ -114,7 +146,7 @@ def test_readers_of_words():
 
 
 def completed(*words: str) -> RunConfig:
-    return config_of(*words).completed(PPOConfig, "MlpPolicy")
+    return config_of(*words).completed(default_arguments(PPO), "MlpPolicy")
 
 
 def test_configuration_survives_the_run_folder(tmp_path):
@@ -149,7 +181,7 @@ def test_a_damaged_configuration_is_named(tmp_path):
 
 def test_seeds_share_a_curve_and_other_settings_get_their_own(tmp_path):
     runs = [
-        Run.create(tmp_path, config_of(*words).completed(PPOConfig, "MlpPolicy"))
+        Run.create(tmp_path, config_of(*words).completed(default_arguments(PPO), "MlpPolicy"))
         for words in ([], ["--seed", "2"], ["--gamma", "0.5"], ["--gamma", "0.5", "--seed", "3"])
     ]
     curves = grouped(runs)

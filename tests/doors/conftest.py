@@ -1,4 +1,4 @@
-"""Run a user's script, written for Stable-Baselines3, after replacing the library's name in it and nothing else."""
+"""Run a user's script, written for Stable-Baselines3 and sb3-contrib, after replacing these names and nothing else."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ collect_ignore = ["scripts"]  # they run when a test runs them, not when doctest
 def run_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Runs ``scripts/<name>.py`` in an empty folder and returns its variables."""
 
-    def run(name: str, library: str = "proximo.sb3", **replacements: str) -> dict[str, Any]:
-        source = (SCRIPTS / f"{name}.py").read_text(encoding="utf-8").replace("stable_baselines3", library)
+    def run(name: str, ported: bool = True, **replacements: str) -> dict[str, Any]:
+        source = (SCRIPTS / f"{name}.py").read_text(encoding="utf-8")
+        if ported:
+            source = source.replace("stable_baselines3", "proximo.sb3").replace("sb3_contrib", "proximo.sb3_contrib")
         for old, new in replacements.items():
             source = source.replace(old.replace("_", " "), new)
         monkeypatch.chdir(tmp_path)

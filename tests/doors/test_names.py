@@ -1,4 +1,4 @@
-"""Every public name of Stable-Baselines3's on-policy modules is there, or its absence is explained."""
+"""Every public name of Stable-Baselines3's and sb3-contrib's on-policy modules is there, or its absence explained."""
 
 from __future__ import annotations
 
@@ -10,41 +10,63 @@ import typing
 from types import ModuleType
 
 import pytest
+import sb3_contrib
 import stable_baselines3
-from stable_baselines3 import PPO as OraclePPO
 
 import proximo.sb3
-from proximo.sb3 import PPO
+import proximo.sb3_contrib
 
-MODULES = sorted(
-    module.name.removeprefix("proximo.sb3.") for module in pkgutil.walk_packages(proximo.sb3.__path__, "proximo.sb3.")
-)
+DOORS = {"stable_baselines3": "proximo.sb3", "sb3_contrib": "proximo.sb3_contrib"}
 
 ABSENT_MODULES = {
-    "a2c": "comes with A2C",
-    "dqn": "off-policy",
-    "ddpg": "off-policy",
-    "her": "off-policy",
-    "sac": "off-policy",
-    "td3": "off-policy",
-    "common.noise": "action noise of off-policy algorithms",
-    "common.off_policy_algorithm": "off-policy",
-    "common.save_util": "reads and writes pickles; model files are Proximo's own",
-    "common.sb2_compat": "RMSpropTFLike comes with A2C",
+    "stable_baselines3.dqn": "off-policy",
+    "stable_baselines3.ddpg": "off-policy",
+    "stable_baselines3.her": "off-policy",
+    "stable_baselines3.sac": "off-policy",
+    "stable_baselines3.td3": "off-policy",
+    "stable_baselines3.common.noise": "action noise of off-policy algorithms",
+    "stable_baselines3.common.off_policy_algorithm": "off-policy",
+    "stable_baselines3.common.save_util": "reads and writes pickles; model files are Proximo's own",
+    "sb3_contrib.ars": "random search, not a policy gradient",
+    "sb3_contrib.crossq": "off-policy",
+    "sb3_contrib.qrdqn": "off-policy",
+    "sb3_contrib.tqc": "off-policy",
+    "sb3_contrib.common.torch_layers": "batch renormalisation, of CrossQ",
+    "sb3_contrib.common.utils": "quantile loss of off-policy algorithms, and TRPO's inner helpers",
+    "sb3_contrib.common.vec_env": "evaluation in processes, of ARS",
 }
 
 ABSENT_NAMES = {
-    "common.buffers": {"ReplayBuffer", "DictReplayBuffer", "NStepReplayBuffer"},  # off-policy
-    "common.policies": {"ContinuousCritic"},  # off-policy
-    "common.type_aliases": {  # off-policy
+    "stable_baselines3.common.buffers": {"ReplayBuffer", "DictReplayBuffer", "NStepReplayBuffer"},  # off-policy
+    "stable_baselines3.common.policies": {"ContinuousCritic"},  # off-policy
+    "stable_baselines3.common.type_aliases": {  # off-policy
         "ReplayBufferSamples",
         "DictReplayBufferSamples",
         "RolloutReturn",
         "TrainFreq",
         "TrainFrequencyUnit",
     },
-    "common.utils": {"should_collect_more_steps"},  # off-policy
+    "stable_baselines3.common.utils": {"should_collect_more_steps"},  # off-policy
+    # the network cuts sequences where episodes start; no buffer pads them
+    "sb3_contrib.common.recurrent.buffers": {"create_sequencers", "pad", "pad_and_flatten"},
 }
+
+
+def modules_of(library: str) -> list[str]:
+    package = importlib.import_module(library)
+    return sorted(module.name for module in pkgutil.walk_packages(package.__path__, f"{library}."))
+
+
+def explained(name: str) -> bool:
+    return any(name == gone or name.startswith(gone + ".") for gone in ABSENT_MODULES)
+
+
+def door_of(name: str) -> str:
+    library = name.split(".")[0]
+    return name.replace(library, DOORS[library], 1)
+
+
+MODULES = [name for library in DOORS for name in modules_of(library) if not explained(name)]
 
 
 ALIASES = (types.GenericAlias, types.UnionType, type(typing.Union[int, str]), type(typing.Callable[[int], int]))  # noqa: UP007
@@ -63,19 +85,16 @@ def public_names(module: ModuleType) -> set[str]:
     return names
 
 
-def test_every_module_is_mirrored_or_explained() -> None:
-    theirs = {
-        module.name.removeprefix("stable_baselines3.")
-        for module in pkgutil.walk_packages(stable_baselines3.__path__, "stable_baselines3.")
-    }
-    explained = {name for name in theirs if any(name == gone or name.startswith(gone + ".") for gone in ABSENT_MODULES)}
-    assert theirs - explained == set(MODULES)
+@pytest.mark.parametrize("library", DOORS)
+def test_every_module_is_mirrored_or_explained(library: str) -> None:
+    wanted = {door_of(name) for name in MODULES if name.split(".")[0] == library}
+    assert set(modules_of(DOORS[library])) == wanted
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_name_is_mirrored_or_explained(name: str) -> None:
-    door = importlib.import_module(f"proximo.sb3.{name}")
-    theirs = public_names(importlib.import_module(f"stable_baselines3.{name}"))
+    door = importlib.import_module(door_of(name))
+    theirs = public_names(importlib.import_module(name))
     missing = {each for each in theirs if not hasattr(door, each)}
     assert missing == ABSENT_NAMES.get(name, set())
 
@@ -83,7 +102,7 @@ def test_every_name_is_mirrored_or_explained(name: str) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_the_door_is_thin(name: str) -> None:
     """A door module defines no function and no class: it names those of the house."""
-    door = importlib.import_module(f"proximo.sb3.{name}")
+    door = importlib.import_module(door_of(name))
     implemented = [
         key
         for key, value in vars(door).items()
@@ -92,52 +111,103 @@ def test_the_door_is_thin(name: str) -> None:
     assert implemented == []
 
 
-def test_constructor_has_the_same_arguments_and_defaults() -> None:
-    theirs = inspect.signature(OraclePPO.__init__).parameters
-    ours = inspect.signature(PPO.__init__).parameters
-    assert list(ours)[: len(theirs)] == list(theirs)
-    assert {name: ours[name].default for name in theirs} == {name: theirs[name].default for name in theirs}
+ALGORITHMS = [
+    "stable_baselines3.PPO",
+    "stable_baselines3.A2C",
+    "sb3_contrib.TRPO",
+    "sb3_contrib.RecurrentPPO",
+    "sb3_contrib.MaskablePPO",
+]
+
+
+def both(path: str) -> tuple[typing.Any, typing.Any]:
+    """What a path names in the library it is of, and behind the door."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name), getattr(importlib.import_module(door_of(module)), name)
+
+
+def defaults(kind: type) -> dict[str, typing.Any]:
+    """Arguments of a constructor, with those that it passes on to its base."""
+    arguments: dict[str, typing.Any] = {}
+    for base in kind.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        parameters = inspect.signature(base.__init__).parameters.values()
+        kinds = {parameter.kind for parameter in parameters}
+        arguments = {parameter.name: parameter.default for parameter in parameters} | arguments
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            return arguments
+    return arguments
+
+
+@pytest.mark.parametrize("path", ALGORITHMS)
+def test_constructor_has_the_same_arguments_and_defaults(path: str) -> None:
+    theirs, ours = map(defaults, both(path))
+    assert {name: ours[name] for name in theirs} == theirs
+
+
+@pytest.mark.parametrize("path", ["stable_baselines3.PPO", "stable_baselines3.A2C", "sb3_contrib.TRPO"])
+def test_constructor_takes_its_arguments_in_the_same_order(path: str) -> None:
+    theirs, ours = (list(inspect.signature(kind.__init__).parameters) for kind in both(path))
+    assert ours[: len(theirs)] == theirs
 
 
 @pytest.mark.parametrize("method", ["learn", "predict", "save", "load", "set_parameters", "set_env", "set_logger"])
-def test_methods_have_the_same_arguments_and_defaults(method: str) -> None:
-    theirs = inspect.signature(getattr(OraclePPO, method)).parameters
-    ours = inspect.signature(getattr(PPO, method)).parameters
+@pytest.mark.parametrize("path", ALGORITHMS)
+def test_methods_have_the_same_arguments_and_defaults(path: str, method: str) -> None:
+    theirs, ours = (dict(inspect.signature(getattr(kind, method)).parameters) for kind in both(path))
     assert list(ours)[: len(theirs)] == list(theirs)
-    assert {name: ours[name].default for name in theirs} == {name: theirs[name].default for name in theirs}
+    for name in theirs.keys() - {"tb_log_name"}:  # None here stands for the algorithm's name
+        assert ours[name].default == theirs[name].default, name
+
+
+@pytest.mark.parametrize("path", ALGORITHMS)
+def test_runs_are_named_alike(path: str) -> None:
+    theirs, ours = both(path)
+    assert ours.run_name == inspect.signature(theirs.learn).parameters["tb_log_name"].default
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        "common.callbacks.EvalCallback",
-        "common.callbacks.CheckpointCallback",
-        "common.callbacks.StopTrainingOnNoModelImprovement",
-        "common.env_util.make_vec_env",
-        "common.env_util.make_atari_env",
-        "common.evaluation.evaluate_policy",
-        "common.monitor.Monitor",
-        "common.vec_env.VecNormalize",
-        "common.vec_env.VecFrameStack",
-        "common.vec_env.VecVideoRecorder",
-        "common.vec_env.SubprocVecEnv",
-        "common.torch_layers.NatureCNN",
-        "common.torch_layers.create_mlp",
-        "common.policies.ActorCriticPolicy",
-        "common.buffers.RolloutBuffer",
-        "common.atari_wrappers.AtariWrapper",
-        "common.logger.configure",
-        "common.results_plotter.plot_results",
-        "common.running_mean_std.RunningMeanStd",
-        "common.utils.configure_logger",
-        "common.utils.obs_as_tensor",
+        "stable_baselines3.common.callbacks.EvalCallback",
+        "stable_baselines3.common.callbacks.CheckpointCallback",
+        "stable_baselines3.common.callbacks.StopTrainingOnNoModelImprovement",
+        "stable_baselines3.common.env_util.make_vec_env",
+        "stable_baselines3.common.env_util.make_atari_env",
+        "stable_baselines3.common.evaluation.evaluate_policy",
+        "stable_baselines3.common.monitor.Monitor",
+        "stable_baselines3.common.vec_env.VecNormalize",
+        "stable_baselines3.common.vec_env.VecFrameStack",
+        "stable_baselines3.common.vec_env.VecVideoRecorder",
+        "stable_baselines3.common.vec_env.SubprocVecEnv",
+        "stable_baselines3.common.torch_layers.NatureCNN",
+        "stable_baselines3.common.torch_layers.create_mlp",
+        "stable_baselines3.common.policies.ActorCriticPolicy",
+        "stable_baselines3.common.buffers.RolloutBuffer",
+        "stable_baselines3.common.atari_wrappers.AtariWrapper",
+        "stable_baselines3.common.logger.configure",
+        "stable_baselines3.common.results_plotter.plot_results",
+        "stable_baselines3.common.running_mean_std.RunningMeanStd",
+        "stable_baselines3.common.utils.configure_logger",
+        "stable_baselines3.common.utils.obs_as_tensor",
+        "stable_baselines3.common.sb2_compat.rmsprop_tf_like.RMSpropTFLike",
+        "sb3_contrib.common.wrappers.ActionMasker",
+        "sb3_contrib.common.wrappers.TimeFeatureWrapper",
+        "sb3_contrib.common.envs.InvalidActionEnvDiscrete",
+        "sb3_contrib.common.envs.InvalidActionEnvMultiDiscrete",
+        "sb3_contrib.common.envs.InvalidActionEnvMultiBinary",
+        "sb3_contrib.common.maskable.callbacks.MaskableEvalCallback",
+        "sb3_contrib.common.maskable.distributions.MaskableCategorical",
+        "sb3_contrib.common.maskable.distributions.make_masked_proba_distribution",
+        "sb3_contrib.common.maskable.evaluation.evaluate_policy",
+        "sb3_contrib.common.maskable.utils.get_action_masks",
+        "sb3_contrib.common.maskable.utils.is_masking_supported",
     ],
 )
 def test_callables_take_the_same_arguments(path: str) -> None:
     """Same names in the same order with the same defaults; more may follow."""
-    module, _, name = path.rpartition(".")
-    theirs = inspect.signature(getattr(importlib.import_module(f"stable_baselines3.{module}"), name)).parameters
-    ours = inspect.signature(getattr(importlib.import_module(f"proximo.sb3.{module}"), name)).parameters
+    theirs, ours = (inspect.signature(thing).parameters for thing in both(path))
     assert list(ours)[: len(theirs)] == list(theirs)
     for argument, parameter in theirs.items():
         default = parameter.default
@@ -149,21 +219,33 @@ def test_callables_take_the_same_arguments(path: str) -> None:
             assert ours[argument].default == default, argument
 
 
-@pytest.mark.parametrize("name", ["SAC", "DQN", "TD3", "DDPG", "HerReplayBuffer", "A2C"])
+@pytest.mark.parametrize("name", ["SAC", "DQN", "TD3", "DDPG", "HerReplayBuffer"])
 def test_absent_algorithms_say_why(name: str) -> None:
-    with pytest.raises(ImportError, match=f"{name} is not in proximo.sb3: Proximo is an on-policy library.*PPO"):
+    with pytest.raises(
+        ImportError, match=f"{name} is not in proximo.sb3: Proximo is an on-policy library.*A2C and PPO"
+    ):
         exec(f"from proximo.sb3 import {name}")
+
+
+@pytest.mark.parametrize("name", ["ARS", "CrossQ", "QRDQN", "TQC"])
+def test_absent_algorithms_of_contrib_say_why(name: str) -> None:
+    with pytest.raises(
+        ImportError, match=f"{name} is not in proximo.sb3_contrib.*keep `from sb3_contrib import {name}`"
+    ):
+        exec(f"from proximo.sb3_contrib import {name}")
 
 
 def test_misspelt_name_is_an_ordinary_import_error() -> None:
     with pytest.raises(ImportError, match="cannot import name 'PPPO'"):
         exec("from proximo.sb3 import PPPO")
     assert not hasattr(proximo.sb3, "PPPO")
+    assert not hasattr(proximo.sb3_contrib, "MaskedPPO")
 
 
 def test_version_is_the_mirrored_one() -> None:
     """Scripts compare it to know what they may call."""
     assert proximo.sb3.__version__ == stable_baselines3.__version__
+    assert proximo.sb3_contrib.__version__ == sb3_contrib.__version__
 
 
 def test_system_info_names_versions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -382,16 +382,6 @@ class TestAsVecEnv:
         with pytest.raises(TypeError, match=r"derive the class from gymnasium\.Env"):
             as_vec_env(Duck())
 
-    def test_nested_spaces(self):
-        class Nested(CountingEnv):
-            def __init__(self):
-                super().__init__()
-                inner = gym.spaces.Dict({"a": gym.spaces.Discrete(2)})
-                self.observation_space = gym.spaces.Dict({"inner": inner})
-
-        with pytest.raises(NotImplementedError, match="nested"):
-            as_vec_env(Nested())
-
 
 def test_info_of_masks_and_nesting():
     infos = {

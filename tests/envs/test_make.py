@@ -46,6 +46,7 @@ def test_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else found(name))
     with pytest.raises(MissingExtraError, match=r"needs the package 'ale-py': pip install 'proximo\[atari\]'"):
         make_atari_env("ALE/NoSuchGame-v5")
+    monkeypatch.delitem(gym.registry, "AntBulletEnv-v0", raising=False)  # registered where the package is installed
     with pytest.raises(MissingExtraError, match=r"proximo\[pybullet\]"):
         make_env("AntBulletEnv-v0")
 

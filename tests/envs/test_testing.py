@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from sb3_contrib.common import envs as contrib_envs
 
 from proximo.envs import as_vec_env
 from proximo.envs.testing import (
@@ -11,10 +13,14 @@ from proximo.envs.testing import (
     DelayedRewardEnv,
     EndlessEnv,
     FakeImageEnv,
+    HideVelocity,
     IdentityEnv,
     IdentityEnvBox,
     IdentityEnvMultiBinary,
     IdentityEnvMultiDiscrete,
+    InvalidActionEnvDiscrete,
+    InvalidActionEnvMultiBinary,
+    InvalidActionEnvMultiDiscrete,
     MatchObservationEnv,
     SimpleMultiObsEnv,
 )
@@ -97,3 +103,58 @@ def test_probes_pay_what_they_say():
     assert step.rewards.tolist() == [1, 1, -1, -1, 1]
     assert step.terminated.tolist() == [True] * 4 + [False]
     assert step.truncated.tolist() == [False] * 4 + [True]
+
+
+MASKED = [
+    (InvalidActionEnvDiscrete, 6, 4, [6]),
+    (InvalidActionEnvDiscrete, 6, 5, [6]),
+    (InvalidActionEnvMultiDiscrete, [3, 4], 5, [3, 4]),
+    (InvalidActionEnvMultiBinary, 3, 2, [2, 2, 2]),
+]
+
+
+@pytest.mark.parametrize(("kind", "size", "invalid", "choices"), MASKED)
+def test_masked_identity_forbids_wrong_actions_only(kind, size, invalid, choices):
+    env = kind(size, ep_length=50, n_invalid_actions=invalid)
+    state, _ = env.reset(seed=1)
+    seen = set()
+    for _ in range(50):
+        mask = np.array(env.action_masks())
+        assert mask.shape == (sum(choices),)
+        assert (~mask).sum() == invalid == len(env.invalid_actions)
+        parts = np.split(mask, np.cumsum(choices)[:-1])
+        assert all(part[wanted] for part, wanted in zip(parts, np.atleast_1d(state), strict=True))
+        seen.add(tuple(mask))
+        state, reward, _, truncated, _ = env.step(state)
+        assert reward == 1.0
+    assert truncated
+    assert len(seen) > 3
+
+
+@pytest.mark.parametrize(("kind", "size", "invalid", "choices"), MASKED)
+def test_masked_identity_has_the_spaces_of_contrib(kind, size, invalid, choices):
+    theirs = getattr(contrib_envs, kind.__name__)(size, n_invalid_actions=invalid)
+    ours = kind(size, n_invalid_actions=invalid)
+    assert ours.action_space == theirs.action_space
+    assert ours.observation_space == theirs.observation_space
+    assert len(ours.action_masks()) == len(theirs.action_masks())
+    with pytest.raises(ValueError, match=f"at most {sum(choices) - len(choices)}"):
+        kind(size, n_invalid_actions=sum(choices) - len(choices) + 1)
+
+
+def test_masks_repeat_with_the_seed():
+    def masks(seed):
+        env = InvalidActionEnvDiscrete(8, n_invalid_actions=4)
+        env.reset(seed=seed)
+        return [(env.step(0), env.action_masks().tolist())[1] for _ in range(5)]
+
+    assert masks(1) == masks(1) != masks(2)
+
+
+def test_hidden_velocities():
+    env, plain = HideVelocity(gym.make("CartPole-v1")), gym.make("CartPole-v1")
+    np.testing.assert_array_equal(env.reset(seed=0)[0], plain.reset(seed=0)[0][[0, 2]])
+    np.testing.assert_array_equal(env.step(1)[0], plain.step(1)[0][[0, 2]])
+    assert env.observation_space.shape == (2,)
+    with pytest.raises(ValueError, match="vector"):
+        HideVelocity(FakeImageEnv())

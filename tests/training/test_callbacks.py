@@ -14,8 +14,10 @@ from rich.console import Console
 from stable_baselines3.common import callbacks as sb3
 from stable_baselines3.common.env_util import make_vec_env as sb3_make_vec_env
 
+from proximo.agents.maskable_ppo import MaskablePPO
 from proximo.agents.ppo import PPO
 from proximo.envs import DummyVecEnv, Monitor, VecFrameStack, VecMonitor, VecNormalize, make_vec_env
+from proximo.envs.testing import InvalidActionEnvDiscrete
 from proximo.training import callbacks as ours
 from proximo.training.loggers import configure
 
@@ -428,6 +430,17 @@ def test_a_subclass_may_gather_successes_by_itself(untrained):
     callback = Own(make_vec_env("CartPole-v1", 1), eval_freq=4, n_eval_episodes=2, verbose=0)
     untrained.learn(16, callback=callback, log_interval=None)
     assert recorded["eval/success_rate"] == 1.0
+
+
+@pytest.mark.parametrize(("kind", "masked"), [(ours.MaskableEvalCallback, True), (ours.EvalCallback, False)])
+def test_evaluation_with_masks(kind, masked):
+    env = make_vec_env(InvalidActionEnvDiscrete, 2, seed=0, env_kwargs={"dim": 9, "n_invalid_actions": 8})
+    evaluations = [kind(env, eval_freq=8, n_eval_episodes=1, verbose=0)]
+    if not masked:  # the option of the one is the default of the other
+        evaluations.append(kind(env, eval_freq=8, n_eval_episodes=1, verbose=0, use_masking=True))
+    MaskablePPO("MlpPolicy", env, n_steps=8, batch_size=8, seed=0).learn(16, callback=evaluations)
+    assert evaluations[-1].last_mean_reward == 100.0
+    assert masked or evaluations[0].last_mean_reward < 90.0
 
 
 def test_uneven_rows_are_saved_with_gaps(tmp_path, untrained, monkeypatch):

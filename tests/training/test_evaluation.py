@@ -12,9 +12,11 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env as sb3_make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy as sb3_evaluate_policy
 
-from proximo.envs import DummyVecEnv, Monitor, VecMonitor, VecNormalize, make_vec_env
+from proximo import MaskablePPO, RecurrentPPO
+from proximo.envs import ActionMasker, DummyVecEnv, Monitor, VecMonitor, VecNormalize, make_vec_env
+from proximo.envs.testing import InvalidActionEnvDiscrete
 from proximo.functional.statistics import mean_interval
-from proximo.training.evaluation import Evaluation, evaluate, evaluate_policy
+from proximo.training.evaluation import Evaluation, evaluate, evaluate_masked_policy, evaluate_policy
 
 
 class Countdown(gym.Env):
@@ -268,3 +270,35 @@ def test_render_is_called_every_step():
 def test_no_episodes():
     with pytest.raises(ValueError, match="n_eval_episodes is 0"):
         evaluate(Recorder(), countdowns([3]), 0)
+
+
+def masked_env(**options):
+    return make_vec_env(InvalidActionEnvDiscrete, 2, seed=3, env_kwargs={"dim": 6, "ep_length": 5} | options)
+
+
+def test_masks_reach_the_model():
+    """With one action left, whoever is told of it is always right."""
+    env = masked_env(n_invalid_actions=5)
+    model = MaskablePPO("MlpPolicy", env, n_steps=8, batch_size=8, seed=0)
+    assert evaluate(model, env, 4, use_masking=True, deterministic=False).episode_rewards == (5.0,) * 4
+    assert evaluate(model, env, 4, deterministic=False).mean < 4.0
+    assert evaluate_masked_policy(model, env, 4) == (5.0, 0.0)
+    assert evaluate_masked_policy(model, env, 4, use_masking=False)[0] < 4.0
+    assert evaluate_policy(model, env, 4, use_masking=True, return_episode_rewards=True) == ([5.0] * 4, [5] * 4)
+
+
+def test_masks_with_memory():
+    model = RecurrentPPO("MlpLstmPolicy", masked_env(), n_steps=8, batch_size=8, seed=0)
+    assert evaluate(model, masked_env(n_invalid_actions=5), 4, use_masking=True).mean == 5.0
+
+
+def test_environments_without_masks():
+    with pytest.raises(ValueError, match="no method action_masks"):
+        evaluate(Recorder(), countdowns([3]), 1, use_masking=True)
+
+
+def test_masks_that_allow_nothing():
+    env = ActionMasker(Monitor(InvalidActionEnvDiscrete(3)), lambda env: [env.unwrapped.current_step < 2] * 3)
+    model = MaskablePPO("MlpPolicy", env, n_steps=8, batch_size=8)
+    with pytest.raises(ValueError, match=r"environment 0 allows no action at step 2"):
+        evaluate(model, env, 1, use_masking=True)

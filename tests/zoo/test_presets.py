@@ -18,7 +18,6 @@ from proximo.zoo import Preset, available_presets, load_preset, make_preset_env
 from proximo.zoo.presets import _resolved_row, _rows, named_preset, schedule_from_text
 
 NAMES = available_presets("ppo")
-LOADABLE = [name for name in NAMES if "Bullet" not in name and "gsde" not in name]
 
 
 def row(name: str) -> dict[str, object]:
@@ -43,7 +42,7 @@ def test_rows_survive_toml(name):
     assert Preset.from_row(name, table) == preset
 
 
-@pytest.mark.parametrize("name", LOADABLE)
+@pytest.mark.parametrize("name", NAMES)
 def test_load(name):
     assert named_preset("ppo", name).name == name
 
@@ -88,17 +87,32 @@ def test_which_preset(env_id, name):
     assert load_preset("ppo", env_id).name == name
 
 
-@pytest.mark.parametrize(
-    ("name", "needs"),
-    [
-        ("HalfCheetahBulletEnv-v0", "use_sde"),
-        ("Pendulum-v1:gsde", "use_sde"),
-        ("AntBulletEnv-v0:gaussian", "TimeFeatureWrapper"),
-    ],
-)
-def test_what_this_version_lacks_is_named(name, needs):
-    with pytest.raises(ValueError, match=needs):
-        load_preset("ppo", name)
+def test_state_dependent_exploration():
+    preset = load_preset("ppo", "HalfCheetahBulletEnv-v0")
+    assert (preset.arguments["use_sde"], preset.arguments["sde_sample_freq"]) == (True, 4)
+    assert load_preset("ppo", "Pendulum-v1").arguments["use_sde"] is True
+    assert named_preset("ppo", "Pendulum-v1:gaussian").arguments["use_sde"] is False
+    env = make_preset_env(load_preset("ppo", "Pendulum-v1"), "Pendulum-v1", n_envs=2, seed=0)
+    arguments = load_preset("ppo", "Pendulum-v1").model_arguments() | {"n_steps": 32}
+    model = PPO("MlpPolicy", env, seed=0, **arguments).learn(64)
+    assert model.policy.use_sde
+
+
+def test_time_feature_is_under_the_normaliser():
+    preset = named_preset("ppo", "AntBulletEnv-v0:gaussian").changed(n_envs=2)
+    assert preset.env_wrapper == ("TimeFeatureWrapper",)
+    env = make_preset_env(preset, "Pendulum-v1", seed=0)
+    assert isinstance(env, VecNormalize)
+    assert env.reset().shape == (2, 4)
+    env.step(np.zeros((2, 1)))
+    assert env.get_original_obs()[:, 3] == pytest.approx(1 - 1 / 200)
+
+
+def test_unknown_wrappers_are_named(monkeypatch):
+    row = {"n_envs": 1, "n_timesteps": 1, "env_wrapper": "os.system"}
+    monkeypatch.setitem(_rows("ppo"), "Mine-v0", row)
+    with pytest.raises(ValueError, match=r"needs the wrapper os\.system.*--preset none"):
+        load_preset("ppo", "Mine-v0")
 
 
 def test_unknown_names_have_near_matches():

@@ -27,7 +27,6 @@ from proximo.functional.schedules import FloatSchedule
 from proximo.functional.spaces import Space, check_for_nested_spaces, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import (
     POLICY_ALIASES,
-    ActorCriticCnnPolicy,
     ActorCriticPolicy,
     RecurrentState,
     get_device,
@@ -176,17 +175,23 @@ class OnPolicyAlgorithm(ABC):
                 )
         if self.use_sde and not isinstance(self.action_space, spaces.Box):
             raise ValueError(f"use_sde=True needs continuous (Box) actions, this environment takes {self.action_space}")
-        is_dict = isinstance(self.observation_space, spaces.Dict)
-        if is_dict and self.policy_class in (ActorCriticPolicy, ActorCriticCnnPolicy):
-            raise ValueError(f"observations are {self.observation_space}: use 'MultiInputPolicy' for Dict observations")
-        reads_images = (
-            self.policy_class is ActorCriticCnnPolicy and "features_extractor_class" not in self.policy_kwargs
-        )
+        self._check_policy_reads_observations()
+
+    def _check_policy_reads_observations(self) -> None:
+        """Raise for one of the house's policies that is made for other observations."""
+        known = [*POLICY_ALIASES.items(), *self.policy_aliases.items()]
+        name = next((name for name, policy in known if policy is self.policy_class), "")
+        kind = "Mlp" if name.startswith("Mlp") else "Cnn" if name.startswith("Cnn") else ""
+        if kind and isinstance(self.observation_space, spaces.Dict):
+            fitting = name.replace(kind, "MultiInput")
+            raise ValueError(f"observations are {self.observation_space}: use {fitting!r} for Dict observations")
         normalized = not self.policy_kwargs.get("normalize_images", True)
+        reads_images = kind == "Cnn" and "features_extractor_class" not in self.policy_kwargs
         if reads_images and not is_image_space(self.observation_space, normalized_image=normalized):
             raise ValueError(
-                f"CnnPolicy reads images (Box of three dimensions, uint8, 0 to 255), got {self.observation_space}; "
-                "use 'MlpPolicy' for vectors, or policy_kwargs={'normalize_images': False} for float images"
+                f"{name} reads images (Box of three dimensions, uint8, 0 to 255), got {self.observation_space}; use "
+                f"{name.replace(kind, 'Mlp')!r} for vectors, or policy_kwargs={{'normalize_images': False}} for float "
+                "images"
             )
 
     def _setup_model(self) -> None:
@@ -234,8 +239,6 @@ class OnPolicyAlgorithm(ABC):
         obstacle = None
         if not is_stock(self.rollout_buffer):  # kernels read the memory, and would pass by a subclass's get()
             obstacle = f"rollout buffer is {type(self.rollout_buffer).__name__}"
-        elif self._collector is not None and self._collector.masks is not None:
-            obstacle = "actions are masked"
         states = getattr(getattr(self, "_backend", None), "states", None)
         self._backend = make_backend(
             self.policy, flat, self.generator, self._backend_choice, obstacle, self.sde_sample_freq
@@ -366,9 +369,7 @@ class OnPolicyAlgorithm(ABC):
 
     def _mask_actions(self, use_masking: bool) -> None:
         collector = self._required_collector()
-        before, collector.masks = collector.masks, MaskReader(collector.env) if use_masking else None
-        if (before is None) != (collector.masks is None):
-            self._bind_backend()
+        collector.masks = MaskReader(collector.env) if use_masking else None
 
     def _setup_learn(
         self,

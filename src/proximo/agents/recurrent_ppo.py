@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from proximo.agents.ppo import PPO
 from proximo.data import Schedule
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 
 
 class RecurrentPPO(PPO):
@@ -31,3 +32,12 @@ class RecurrentPPO(PPO):
         **kwargs: Any,
     ) -> None:
         super().__init__(policy, env, learning_rate, n_steps, batch_size, *args, **kwargs)
+
+    def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
+        resolved = super()._resolve_policy(policy)
+        if not resolved.recurrent:
+            raise ValueError(
+                f"RecurrentPPO trains policies with memory, {policy if isinstance(policy, str) else policy.__name__!r} "
+                f"has none: choose one of {', '.join(RECURRENT_POLICY_ALIASES)}, or PPO"
+            )
+        return resolved

@@ -29,7 +29,7 @@ def make_backend(
         return TorchBackend(policy, flat, "asked for", sde_sample_freq)
     obstacle = obstacle or fused_obstacle(policy)
     if obstacle is None:
-        return FusedBackend(policy, flat, generator)
+        return FusedBackend(policy, flat, generator, sde_sample_freq=sde_sample_freq)
     if choice == "fused":
         raise ValueError(f"the fused backend cannot run this policy: {obstacle}; use backend='auto' or 'torch'")
     return TorchBackend(policy, flat, obstacle, sde_sample_freq)

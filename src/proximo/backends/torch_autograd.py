@@ -29,8 +29,10 @@ class TorchBackend:
         self.policy.set_training_mode(False)
         if self.policy.use_sde:
             self.policy.reset_noise(environments)
-        if isinstance(self.policy, RecurrentActorCriticPolicy) and self.states is None:
-            self.states = self.policy.initial_states(environments)
+        if isinstance(self.policy, RecurrentActorCriticPolicy):
+            empty = self.policy.initial_states(environments)
+            if self.states is None or self.states.shapes() != empty.shapes():  # the first rollout, or another network
+                self.states = empty
 
     @torch.no_grad()
     def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:

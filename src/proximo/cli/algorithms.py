@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from proximo.envs import VecEnv
     from proximo.zoo import Preset
 
-ALGORITHMS = ("ppo",)
+ALGORITHMS = {  # names of the command line and of preset files → names in ``proximo``; the first is the default
+    "ppo": "PPO",
+    "a2c": "A2C",
+    "trpo": "TRPO",
+    "recurrent_ppo": "RecurrentPPO",
+    "maskable_ppo": "MaskablePPO",
+}
 
 
 def algorithm_class(name: str) -> type[OnPolicyAlgorithm]:
@@ -20,31 +26,63 @@ def algorithm_class(name: str) -> type[OnPolicyAlgorithm]:
         raise ValueError(f"there is no algorithm {name!r}; {near_matches(name, ALGORITHMS)}")
     import proximo
 
-    agent: type[OnPolicyAlgorithm] = getattr(proximo, name.upper())
+    agent: type[OnPolicyAlgorithm] = getattr(proximo, ALGORITHMS[name])
     return agent
+
+
+def algorithm_title(name: str) -> str:
+    """What people call an algorithm; a name that this version does not know stays as it is."""
+    return ALGORITHMS.get(name, name)
+
+
+def masks_actions(algorithm: str) -> bool:
+    """Whether training and play ask the environments which actions are allowed."""
+    return algorithm == "maskable_ppo"
+
+
+def constructor_arguments(agent: type[OnPolicyAlgorithm]) -> dict[str, inspect.Parameter]:
+    """The arguments of a constructor, with those that it hands on as ``**kwargs`` to the class it extends."""
+    found: dict[str, inspect.Parameter] = {}
+    for kind in (kind for kind in agent.__mro__ if "__init__" in vars(kind)):
+        own = inspect.signature(kind).parameters
+        found = {**own, **found}
+        if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in own.values()):
+            break
+    return found
+
+
+def default_arguments(agent: type[OnPolicyAlgorithm]) -> dict[str, Any]:
+    """The hyperparameters with the constructor's defaults: RecurrentPPO has other ones than PPO."""
+    arguments = constructor_arguments(agent)
+    return {name: arguments[name].default for name in agent.config_class.__dataclass_fields__}
 
 
 def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> OnPolicyAlgorithm:
     """The model that ``preset`` describes; ``settings`` are further arguments (seed, device, …)."""
     agent = algorithm_class(algorithm)
     arguments = preset.model_arguments()
-    known = inspect.signature(agent).parameters
+    known = constructor_arguments(agent)
     for name in arguments:
         if name not in known:
             raise ValueError(f"{algorithm} has no argument {name!r}; {near_matches(name, known)}")
-    policy = preset.policy or fitting_policy(env)
+    if masks_actions(algorithm):
+        from proximo.rollout.masks import MaskReader
+
+        MaskReader(env)  # refuses an environment without masks before a run folder is made for it
+    policy = preset.policy or fitting_policy(algorithm, env)
     try:
         return agent(policy, env, **arguments, **settings)
     except TypeError as error:  # a value of the wrong kind, from a flag or a file
         raise ValueError(f"the arguments do not fit {algorithm}: {error}") from error
 
 
-def fitting_policy(env: VecEnv) -> str:
+def fitting_policy(algorithm: str, env: VecEnv) -> str:
     """The policy for an observation space, where nobody chose one."""
     from gymnasium import spaces
 
     from proximo.functional.spaces import is_image_space
 
+    memory = "Lstm" if algorithm == "recurrent_ppo" else ""
     if isinstance(env.observation_space, spaces.Dict):
-        return "MultiInputPolicy"
-    return "CnnPolicy" if is_image_space(env.observation_space) else "MlpPolicy"
+        return f"MultiInput{memory}Policy"
+    return f"Cnn{memory}Policy" if is_image_space(env.observation_space) else f"Mlp{memory}Policy"

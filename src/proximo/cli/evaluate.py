@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from proximo.cli.algorithms import algorithm_title
 from proximo.cli.command import parse
 from proximo.cli.flags import Count, OptionalPath, default_is
 
@@ -53,5 +54,5 @@ def run(words: Sequence[str]) -> int:
         model_file=arguments.model,
         device=arguments.device,
     )
-    output().print(evaluation_table(evaluation, title=f"{run.config.algo.upper()} on {run.config.env}"))
+    output().print(evaluation_table(evaluation, title=f"{algorithm_title(run.config.algo)} on {run.config.env}"))
     return 0

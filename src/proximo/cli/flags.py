@@ -6,8 +6,8 @@ import ast
 import inspect
 import textwrap
 import tomllib
-from collections.abc import Callable
-from dataclasses import Field, field, fields, make_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields, make_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -54,14 +54,14 @@ def default_is(text: str) -> Any:
     return tyro.conf.arg(help_behavior_hint=f"(default: {text})")
 
 
-def hyperparameter_flags(config_class: type) -> type:
-    """A dataclass with a flag for every field of a configuration, each unset by default."""
+def hyperparameter_flags(config_class: type, defaults: Mapping[str, Any]) -> type:
+    """A dataclass with a flag for every field of a configuration, each unset; the help text shows ``defaults``."""
     helps = field_docstrings(config_class)
     types = get_type_hints(config_class)
     entries = []
     for item in fields(config_class):
         parse, metavar = _parser(item.name, types[item.name])
-        hint = f"(default: the preset's, else {_shown(item)})"
+        hint = f"(default: the preset's, else {_shown(defaults[item.name])})"
         shown = tyro.conf.arg(help=helps[item.name], help_behavior_hint=hint)
         entries.append((item.name, Annotated[Any, one_word(parse, metavar), shown], field(default=UNSET)))
     return make_dataclass("hyperparameters", entries, kw_only=True)
@@ -146,8 +146,8 @@ def _schedule_parser(name: str) -> Callable[[str], Any]:
     return parse
 
 
-def _shown(item: Field[Any]) -> str:
-    return str(item.default).lower() if isinstance(item.default, bool) or item.default is None else str(item.default)
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
 Count = Annotated[int, one_word(whole_number, "INT")]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proximo.cli.algorithms import algorithm_class
+from proximo.cli.algorithms import algorithm_class, masks_actions
 from proximo.cli.console import Counter, counting
 from proximo.cli.runs import Run
 from proximo.data import Array, StepArrays
 from proximo.envs.rendering import write_video
+from proximo.rollout.masks import MaskReader
 from proximo.training.evaluation import Evaluation, evaluate
 from proximo.zoo import make_preset_env
 
@@ -72,7 +73,13 @@ def evaluate_run(
     model, env = load_agent(run, n_envs=n_envs, seed=seed, model_file=model_file, device=device)
     try:
         with counting("evaluating", episodes, "episodes") as counter:
-            return evaluate(_Counted(model, counter), env, episodes, deterministic=deterministic)
+            return evaluate(
+                _Counted(model, counter),
+                env,
+                episodes,
+                deterministic=deterministic,
+                use_masking=masks_actions(run.config.algo),
+            )
     finally:
         env.close()
 
@@ -86,12 +93,17 @@ class _Counted:
         self._is_first = True
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Array | None = None,
     ) -> tuple[Any, Any]:
         if not self._is_first:
             self._counter.add(int(np.sum(episode_start)))
         self._is_first = False
-        return self._model.predict(observation, state, episode_start, deterministic)
+        return self._model.predict(observation, state, episode_start, deterministic, action_masks)
 
 
 def evaluation_table(evaluation: Evaluation, title: str) -> Table:
@@ -130,10 +142,11 @@ def film_run(
     try:
         rate = _steps_per_second(run, env)
         stride = max(round(rate / FILM_RATE), 1)  # every frame of a 50 Hz environment would only make the file larger
-        count = max(round(seconds * rate / stride), 1)
+        length = max(round(seconds * rate / stride), 1)
         frames: list[Array] = []
-        with counting("filming", count, "frames") as counter:
-            for _ in islice(play(model, env, deterministic), 0, count * stride, stride):
+        with counting("filming", length, "frames") as counter:
+            steps = play(model, env, deterministic, masks_actions(run.config.algo))
+            for _ in islice(steps, 0, length * stride, stride):
                 frames.append(_picture(env, run.config.env))
                 counter.add(1)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +167,9 @@ def show_run(
     model, env = load_agent(run, n_envs=1, seed=seed, model_file=model_file, render_mode="human")
     try:
         ended = 0
-        for step in play(model, env, deterministic):  # in human mode the environment draws by itself
+        for step in play(
+            model, env, deterministic, masks_actions(run.config.algo)
+        ):  # in human mode the environment draws by itself
             ended += 0 if step is None else int(step.terminated[0] | step.truncated[0])
             if ended >= episodes:
                 return
@@ -162,14 +177,18 @@ def show_run(
         env.close()
 
 
-def play(model: OnPolicyAlgorithm, env: VecEnv, deterministic: bool) -> Iterator[StepArrays | None]:
+def play(
+    model: OnPolicyAlgorithm, env: VecEnv, deterministic: bool, use_masking: bool = False
+) -> Iterator[StepArrays | None]:
     """Play for ever, handing out None after the reset, then each step."""
+    reader = MaskReader(env) if use_masking else None
     observations = env.reset()
     state = None
     episode_starts: Array = np.ones(env.num_envs, np.bool_)
     yield None
-    while True:
-        actions, state = model.predict(observations, state, episode_starts, deterministic)
+    for number in count():
+        masks = None if reader is None else reader.read(number)
+        actions, state = model.predict(observations, state, episode_starts, deterministic, masks)
         step = env.step_arrays(actions)
         yield step
         observations, episode_starts = step.observations, step.terminated | step.truncated

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from proximo.cli.algorithms import algorithm_title
 from proximo.cli.command import parse
 from proximo.cli.flags import OptionalPath, default_is
 from proximo.cli.runs import Run
@@ -84,7 +85,7 @@ def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:
         keys = sorted({key for other in rivals for key in other})
         differing = [key for key in keys if any(other.get(key) != row.get(key) for other in rivals)]
         parts = [f"{key} {row[key]}" for key in differing if key in row]
-        labels.append(", ".join([f"{row['algo'].upper()} on {row['env']}", *parts]))
+        labels.append(", ".join([f"{algorithm_title(row['algo'])} on {row['env']}", *parts]))
     return labels
 
 

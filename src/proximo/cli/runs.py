@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,9 +38,8 @@ class RunConfig:
         preset = Preset.from_row(table["preset"], row)
         return cls(env=table["env"], algo=table["algo"], seed=table["seed"], preset=preset)
 
-    def completed(self, config_class: type, policy: str) -> RunConfig:
+    def completed(self, defaults: Mapping[str, Any], policy: str) -> RunConfig:
         """With every hyperparameter written out, so that the run can be repeated when defaults have changed."""
-        defaults = {item.name: item.default for item in fields(config_class)}
         preset = self.preset.changed({**defaults, **self.preset.arguments}, policy=policy)
         return RunConfig(env=self.env, algo=self.algo, seed=self.seed, preset=preset)
 

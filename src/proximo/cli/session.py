@@ -12,7 +12,7 @@ import torch
 from rich.markup import escape
 
 from proximo.agents.on_policy import OnPolicyAlgorithm
-from proximo.cli.algorithms import fitting_policy, make_model
+from proximo.cli.algorithms import algorithm_title, default_arguments, fitting_policy, make_model
 from proximo.cli.console import output, shown_path
 from proximo.cli.playing import evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
@@ -40,8 +40,8 @@ def train(arguments: Train, config: RunConfig) -> int:
         model = make_model(
             config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
         )
-        policy = config.preset.policy or fitting_policy(env)
-        run = Run.create(arguments.runs_dir, config.completed(model.config_class, policy))
+        policy = config.preset.policy or fitting_policy(config.algo, env)
+        run = Run.create(arguments.runs_dir, config.completed(default_arguments(type(model)), policy))
         return Session(arguments, run, model).finish()
     finally:
         env.close()
@@ -141,7 +141,7 @@ class Session:
 
     def _introduce(self) -> None:
         config, preset = self.run.config, self.run.config.preset
-        title = f"[bold]{config.algo.upper()} on {escape(config.env)}[/]"
+        title = f"[bold]{algorithm_title(config.algo)} on {escape(config.env)}[/]"
         environments = f"{preset.n_envs} environment{'s' if preset.n_envs > 1 else ''}"
         task = f"{preset.n_timesteps:,} steps, {environments}, preset {preset.name}, seed {config.seed}"
         output().print(f"{title}: {task}, device {self.model.device}, backend {self.model.backend}")

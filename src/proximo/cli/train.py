@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from proximo.cli.algorithms import ALGORITHMS, algorithm_class
+from proximo.cli.algorithms import ALGORITHMS, algorithm_class, default_arguments
 from proximo.cli.command import parse
 from proximo.cli.flags import (
     Count,
@@ -34,6 +34,7 @@ EXAMPLES = (
     "proximo train CartPole-v1",
     "proximo train CartPole-v1 --seed 1 --until 475 --video",
     "proximo train Pendulum-v1 --learning-rate lin_1e-3 --n-steps 512",
+    "proximo train CartPole-v1 --algo a2c --use-rms-prop false",
     "proximo train HalfCheetah-v5 --preset none --envs 4 --workers --normalize true",
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
 )
@@ -47,8 +48,8 @@ class Train:
 
     env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Id of the environment."""
-    algo: Literal["ppo"] = "ppo"
-    """The algorithm."""
+    algo: Literal["ppo", "a2c", "trpo", "recurrent_ppo", "maskable_ppo"] = "ppo"
+    """The algorithm; --algo NAME --help shows its hyperparameters."""
     preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|RUN")] = "auto"
     """Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name, or a run to repeat."""
     steps: Annotated[OptionalCount, _from_preset] = None
@@ -76,7 +77,7 @@ class Train:
     backend: Literal["auto", "fused", "torch"] = "auto"
     """Who runs the policy: the fused kernels, PyTorch, or the faster of those that can."""
     policy: Annotated[str | None, tyro.conf.arg(metavar="NAME"), default_is("the preset's, else what fits")] = None
-    """MlpPolicy, CnnPolicy or MultiInputPolicy."""
+    """MlpPolicy, CnnPolicy or MultiInputPolicy; with memory MlpLstmPolicy, MlpGruPolicy and so on."""
     policy_kwargs: Annotated[OptionalTable, _from_preset] = None
     """Arguments of the policy as TOML, such as 'net_arch = [256, 256], activation_fn = "ReLU"'."""
     env_kwargs: Annotated[OptionalTable, _from_preset] = None
@@ -98,7 +99,7 @@ def run(words: Sequence[str]) -> int:
 def parse_arguments(words: Sequence[str]) -> Train:
     """The arguments, with those of the chosen algorithm in ``hyperparameters``."""
     algorithm = algorithm_class(_chosen_algorithm(words))
-    flags = hyperparameter_flags(algorithm.config_class)
+    flags = hyperparameter_flags(algorithm.config_class, default_arguments(algorithm))
     kind = make_dataclass(
         "Train", [("hyperparameters", flags, field(default_factory=flags))], bases=(Train,), frozen=True, kw_only=True
     )
@@ -156,10 +157,13 @@ def base_preset(arguments: Train) -> tuple[Preset, int | None]:
 
 def _chosen_algorithm(words: Sequence[str]) -> str:
     """The algorithm decides which flags there are, so it is looked up before they are parsed."""
+    chosen = next(iter(ALGORITHMS))
     for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == "--algo" and following in ALGORITHMS:
-            return following
-    return ALGORITHMS[0]
+        flag, equals, value = word.partition("=")
+        name = value if equals else following
+        if flag == "--algo" and name in ALGORITHMS:
+            chosen = name
+    return chosen
 
 
 def _drawn_seed() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proximo.envs.action_masker import ActionMasker, get_action_masks, is_masking_supported
 from proximo.envs.adapters import as_vec_env
 from proximo.envs.atari import (
     AtariWrapper,
@@ -23,6 +24,7 @@ from proximo.envs.monitor import LoadMonitorResultsError, Monitor, ResultsWriter
 from proximo.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
 from proximo.envs.rendering import tile_images, write_video
 from proximo.envs.subproc import SubprocVecEnv
+from proximo.envs.time_feature import TimeFeatureWrapper
 from proximo.envs.transpose import VecTransposeImage
 from proximo.envs.vec_env import (
     CloudpickleWrapper,
@@ -40,6 +42,7 @@ from proximo.envs.vec_monitor import VecMonitor
 from proximo.envs.video import VecVideoRecorder
 
 __all__ = [
+    "ActionMasker",
     "AtariWrapper",
     "ClipRewardEnv",
     "CloudpickleWrapper",
@@ -55,6 +58,7 @@ __all__ = [
     "StepTransform",
     "StickyActionEnv",
     "SubprocVecEnv",
+    "TimeFeatureWrapper",
     "VecCheckNan",
     "VecEnv",
     "VecEnvIndices",
@@ -71,7 +75,9 @@ __all__ = [
     "arrays_from_step",
     "as_vec_env",
     "check_env",
+    "get_action_masks",
     "get_monitor_files",
+    "is_masking_supported",
     "is_vecenv_wrapped",
     "is_wrapped",
     "load_results",

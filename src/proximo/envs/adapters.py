@@ -18,9 +18,12 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
+from proximo.envs.action_masker import EXPECTED_METHOD_NAME, MaskRows
 from proximo.envs.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env
 from proximo.envs.make import make_env
 from proximo.envs.monitor import Monitor
@@ -35,7 +38,7 @@ from proximo.envs.vec_env import (
     is_vecenv_wrapped,
 )
 from proximo.envs.vec_monitor import EpisodeTotals
-from proximo.functional.spaces import check_for_nested_spaces
+from proximo.functional.spaces import NestedObservation, Space, check_for_nested_spaces, is_nested
 
 
 def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
@@ -119,6 +122,17 @@ def _say(message: str, verbose: int) -> None:
         print(message)  # noqa: T201, asked for by verbose
 
 
+class _Flattener:
+    """Shows nested observations as one dictionary, and others as they are."""
+
+    def __init__(self, space: Space) -> None:
+        self.nesting = NestedObservation(space) if is_nested(space) else None
+        self.space = space if self.nesting is None else self.nesting.space
+
+    def __call__(self, observation: Any) -> Observation:
+        return observation if self.nesting is None else self.nesting.flatten(observation)
+
+
 class VectorEnvAdapter(VecEnv):
     """A gymnasium ``VectorEnv`` or an EnvPool in the shape of a :class:`VecEnv`, with episode statistics."""
 
@@ -126,11 +140,14 @@ class VectorEnvAdapter(VecEnv):
         self.vector_env = vector_env
         self.mode = _autoreset_mode(vector_env)
         self._ignores_seeds = _is_env_pool(vector_env)
-        super().__init__(vector_env.num_envs, vector_env.single_observation_space, vector_env.single_action_space)
+        self._flat = _Flattener(vector_env.single_observation_space)
+        super().__init__(vector_env.num_envs, self._flat.space, vector_env.single_action_space)
         self.metadata = {**self.metadata, **vector_env.metadata}
         self._totals = EpisodeTotals(self.num_envs)
         self._to_be_reset: list[int] = []  # by the next step, in mode NEXT_STEP
         self._no_flags = np.zeros(self.num_envs, bool)
+        self._vector_infos: Info | None = None  # of the latest reset or step; they may hold action masks
+        self._mask_rows: MaskRows | None = None
         self.actions: Any = None
 
     @property
@@ -138,13 +155,17 @@ class VectorEnvAdapter(VecEnv):
         return self.mode is AutoresetMode.NEXT_STEP
 
     def reset(self) -> Observation:
-        observations, infos = self.vector_env.reset(**self._reset_arguments())
+        observations, infos = self._first_observations()
         self._reset_seeds()
         self._reset_options()
         self._totals.clear()
         self._to_be_reset = []
         self.reset_infos = [info_of(infos, index) for index in range(self.num_envs)]
         return observations
+
+    def _first_observations(self) -> tuple[Observation, Info]:
+        observations, self._vector_infos = self.vector_env.reset(**self._reset_arguments())
+        return self._flat(observations), self._vector_infos
 
     def _reset_arguments(self) -> dict[str, Any]:
         """gymnasium takes one seed and one dictionary of options for all."""
@@ -181,9 +202,8 @@ class VectorEnvAdapter(VecEnv):
         return self._advance(actions)[0]
 
     def _advance(self, actions: Any) -> tuple[StepArrays, Info]:
-        space = self.action_space
-        actions = np.asarray(actions, space.dtype).reshape(self.num_envs, *(space.shape or ()))
-        observations, rewards, terminated, truncated, vector_infos = self.vector_env.step(actions)
+        observations, rewards, terminated, truncated, vector_infos = self.vector_env.step(self._batched(actions))
+        observations, self._vector_infos = self._flat(observations), vector_infos
         rewards = np.asarray(rewards, np.float32)
         valid = self._valid_rows(vector_infos)
         self._totals.add(rewards, valid)
@@ -198,6 +218,13 @@ class VectorEnvAdapter(VecEnv):
             observations = self._reset_ended(ended)
         truncated = truncated & ~terminated
         return StepArrays(observations, rewards, terminated, truncated, final_observations, infos, valid), vector_infos
+
+    def _batched(self, actions: Any) -> Any:
+        """Actions [env, …] in one array, or for a Dict or Tuple of actions in such a structure of arrays."""
+        space = self.action_space
+        if isinstance(space, spaces.Dict | spaces.Tuple):
+            return concatenate(space, actions, create_empty_array(space, self.num_envs))  # type: ignore[arg-type]
+        return np.asarray(actions, space.dtype).reshape(self.num_envs, *(space.shape or ()))
 
     def _valid_rows(self, vector_infos: Info) -> Array | None:
         """None, or False where this step only reset the environment."""
@@ -220,7 +247,9 @@ class VectorEnvAdapter(VecEnv):
             raise ValueError(
                 f"{self.vector_env} declares SAME_STEP autoreset but its infos lack 'final_obs' at an episode's end"
             )
-        return {index: observation_rows(final, index) for index in ended}
+        if isinstance(final, dict | tuple):  # of arrays
+            return {index: observation_rows(self._flat(final), index) for index in ended}
+        return {index: self._flat(final[index]) for index in ended}
 
     def _ending_infos(
         self, vector_infos: Info, final_observations: dict[int, Observation], terminated: Array
@@ -248,9 +277,10 @@ class VectorEnvAdapter(VecEnv):
         mask = np.zeros(self.num_envs, bool)
         mask[ended] = True
         observations, vector_infos = self.vector_env.reset(options={"reset_mask": mask})
+        self._vector_infos = vector_infos
         for index in ended:
             self.reset_infos[index] = info_of(vector_infos, index)
-        return observations
+        return self._flat(observations)
 
     def close(self) -> None:
         self.vector_env.close()
@@ -258,6 +288,45 @@ class VectorEnvAdapter(VecEnv):
     def get_images(self) -> Sequence[Array | None]:
         images = self.vector_env.render()
         return [None] * self.num_envs if images is None else list(images)
+
+    def action_masks(self) -> Array:
+        """From the environments one by one, the vector environment's own ``action_masks``, or its infos."""
+        masks = self._read_masks()
+        if self._to_be_reset:  # the next action there is ignored, and an ended game may allow none
+            masks = masks.copy()
+            masks[self._to_be_reset] = True
+        return masks
+
+    def _read_masks(self) -> Array:
+        if self._single_envs is not None and self._mask_rows is None:
+            self._mask_rows = MaskRows(self.get_attr(EXPECTED_METHOD_NAME), self.action_space)
+        if self._mask_rows is not None:
+            return self._mask_rows.read()
+        masks = self._found(EXPECTED_METHOD_NAME)
+        if masks is None:
+            masks = self._masks_in_infos()
+        if masks is None:
+            masks = self._require("call")(EXPECTED_METHOD_NAME)
+        rows = masks() if callable(masks) else masks
+        return np.stack([np.asarray(row, bool).reshape(-1) for row in rows])
+
+    def _masks_in_infos(self) -> Any:
+        infos = self._vector_infos or {}
+        return infos.get(EXPECTED_METHOD_NAME, infos.get("action_mask"))
+
+    def has_attr(self, attr_name: str) -> bool:
+        if self._single_envs is not None:
+            return all(env.has_wrapper_attr(attr_name) for env in self._single_envs)
+        if self._found(attr_name) is not None:
+            return True
+        call = self._found("call")
+        if call is not None:  # asking worker processes for what they lack would end them
+            return all(call("has_wrapper_attr", attr_name))
+        if attr_name != EXPECTED_METHOD_NAME:
+            return False
+        if self._vector_infos is None:
+            self._first_observations()  # to see its infos; the reset that follows uses the same seeds
+        return self._masks_in_infos() is not None
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         if self._single_envs is not None:
@@ -301,8 +370,13 @@ class VectorEnvAdapter(VecEnv):
         """The environments themselves, where they live in this process one by one."""
         return getattr(getattr(self.vector_env, "unwrapped", self.vector_env), "envs", None)
 
+    def _found(self, name: str) -> Any:
+        """An attribute of the vector environment, or of the innermost one: gymnasium's wrappers pass none on."""
+        outer = self.vector_env
+        return getattr(outer, name, getattr(getattr(outer, "unwrapped", outer), name, None))
+
     def _require(self, name: str) -> Callable[..., Any]:
-        method = getattr(self.vector_env, name, None)
+        method = self._found(name)
         if method is None:
             raise AttributeError(f"{type(self.vector_env).__name__} gives no access to single environments ({name})")
         return method
@@ -345,7 +419,8 @@ class ForeignVecEnvAdapter(VecEnv):
 
     def __init__(self, venv: Any) -> None:
         self.venv = venv
-        super().__init__(venv.num_envs, venv.observation_space, venv.action_space)
+        self._flat = _Flattener(venv.observation_space)
+        super().__init__(venv.num_envs, self._flat.space, venv.action_space)
         self.metadata = getattr(venv, "metadata", self.metadata)
         self._totals = EpisodeTotals(self.num_envs)
 
@@ -353,7 +428,7 @@ class ForeignVecEnvAdapter(VecEnv):
         observations = self.venv.reset()
         self.reset_infos = list(getattr(self.venv, "reset_infos", self.reset_infos))
         self._totals.clear()
-        return observations
+        return self._flat(observations)
 
     def step_async(self, actions: Any) -> None:
         self.venv.step_async(actions)
@@ -364,8 +439,10 @@ class ForeignVecEnvAdapter(VecEnv):
         infos = list(infos)
         for index in np.flatnonzero(dones).tolist():
             infos[index] = {"episode": self._totals.take(index), **infos[index]}
+            if "terminal_observation" in infos[index]:
+                infos[index]["terminal_observation"] = self._flat(infos[index]["terminal_observation"])
         self.reset_infos = list(getattr(self.venv, "reset_infos", self.reset_infos))
-        return observations, np.asarray(rewards, np.float32), np.asarray(dones, bool), infos
+        return self._flat(observations), np.asarray(rewards, np.float32), np.asarray(dones, bool), infos
 
     def step_arrays(self, actions: Any) -> StepArrays:
         return arrays_from_step(*self.step(actions))

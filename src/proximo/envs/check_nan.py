@@ -23,8 +23,6 @@ class VecCheckNan(StepTransform):
         self, venv: VecEnv, raise_exception: bool = False, warn_once: bool = True, check_inf: bool = True
     ) -> None:
         super().__init__(venv)
-        if isinstance(venv.action_space, spaces.Dict | spaces.Tuple):
-            raise NotImplementedError(f"VecCheckNan cannot look into Dict or Tuple actions, got {venv.action_space}")
         self.raise_exception = raise_exception
         self.warn_once = warn_once
         self.check_inf = check_inf
@@ -46,7 +44,10 @@ class VecCheckNan(StepTransform):
         return self.transform(self.venv.step_arrays(actions))
 
     def _check_actions(self, actions: Any) -> None:
-        self._check(f"the policy, for observations {self._observations}", actions=actions)
+        numbers = actions
+        if isinstance(self.action_space, spaces.Dict | spaces.Tuple):
+            numbers = np.array([spaces.flatten(self.action_space, action) for action in actions])
+        self._check(f"the policy, for observations {self._observations}", actions=numbers)
         self._actions = actions
 
     def transform(self, step: StepArrays) -> StepArrays:

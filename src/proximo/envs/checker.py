@@ -12,7 +12,8 @@ from gymnasium import spaces
 from proximo.data import Array
 from proximo.envs.check_nan import VecCheckNan
 from proximo.envs.dummy import DummyVecEnv
-from proximo.functional.spaces import Space, is_image_space_channels_first
+from proximo.functional.actions import leaves
+from proximo.functional.spaces import NestedObservation, Space, is_image_space_channels_first
 
 _SMALLEST_IMAGE = 36  # what the three convolutions of the Nature network need
 _STEPS_FOR_NAN = 10
@@ -63,11 +64,9 @@ def _is_goal_env(env: gym.Env[Any, Any]) -> bool:
 
 
 def _parts(space: Space) -> dict[str, Space]:
-    """The spaces of a Dict or Tuple by name; any other space under an empty name."""
-    if isinstance(space, spaces.Dict):
-        return dict(space.spaces)
-    if isinstance(space, spaces.Tuple):
-        return {str(index): part for index, part in enumerate(space.spaces)}
+    """The plain spaces of a Dict or Tuple by name; any other space under an empty name."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return dict(NestedObservation(space).space.spaces)
     return {"": space}
 
 
@@ -79,13 +78,8 @@ def _has_no_fixed_shape(space: Space) -> bool:
 def _warn_of_spaces(observation_space: Space, action_space: Space) -> None:
     for key, part in _parts(observation_space).items():
         _warn_of_observation(part, f"observation {key!r}" if key else "observation")
-    if isinstance(observation_space, spaces.Tuple):
-        _warn("Tuple observations are not supported; use a Dict")
-    if isinstance(observation_space, spaces.Dict) and any(
-        isinstance(part, spaces.Dict | spaces.Tuple) for part in observation_space.spaces.values()
-    ):
-        _warn("nested observation spaces are not supported; flatten the inner ones into the outer Dict")
-    _warn_of_action(action_space)
+    for part in leaves(action_space):
+        _warn_of_action(part)
 
 
 def _warn_of_observation(space: Space, name: str) -> None:
@@ -120,8 +114,6 @@ def _warn_of_image(space: spaces.Box, name: str) -> None:
 
 def _warn_of_action(space: Space) -> None:
     _warn_of_discrete(space, "action")
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        _warn(f"{type(space).__name__} actions are not supported; flatten them with a wrapper")
     if not isinstance(space, spaces.Box):
         return
     _require(
@@ -227,10 +219,9 @@ def _check_render(env: gym.Env[Any, Any], warn: bool) -> None:
 
 def _check_finite(env: gym.Env[Any, Any]) -> None:
     """Look for NaN and infinity over a few random steps."""
-    try:
-        vec_env = VecCheckNan(DummyVecEnv([lambda: env]))
-    except NotImplementedError:  # nested spaces, of which a warning has told
+    if _has_no_fixed_shape(env.observation_space):
         return
+    vec_env = VecCheckNan(DummyVecEnv([lambda: env]))
     vec_env.reset()
     for _ in range(_STEPS_FOR_NAN):
-        vec_env.step(np.array([env.action_space.sample()]))
+        vec_env.step([env.action_space.sample()])

@@ -13,8 +13,9 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
+from proximo.envs.action_masker import EXPECTED_METHOD_NAME, MaskRows
 from proximo.envs.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, copy_observation
-from proximo.functional.spaces import Space, check_for_nested_spaces
+from proximo.functional.spaces import NestedObservation, Space, check_for_nested_spaces, is_nested
 
 
 @dataclass
@@ -62,10 +63,14 @@ def _space_shape(space: Space) -> tuple[int, ...]:
 
 
 class DummyVecEnv(VecEnv):
-    """Step the environments in a plain loop: the quickest way when one step costs less than a message to a process."""
+    """Step the environments in a plain loop: the quickest way when one step costs less than a message to a process.
+
+    Nested observations (Dict and Tuple in any order) are shown as one Dict, with names such as ``"sensors/camera"``.
+    """
 
     actions: Any
     index_offset = 0  # index of the first environment, where this is a part of a larger vector environment
+    _masks: MaskRows | None = None  # made when somebody first asks for masks
 
     def __init__(self, env_fns: Sequence[Callable[[], gym.Env[Any, Any]]]) -> None:
         if not env_fns:
@@ -81,9 +86,12 @@ class DummyVecEnv(VecEnv):
                 "for example `lambda: gym.make(...)` instead of `lambda: env`"
             )
         first = self.envs[0]
-        super().__init__(len(self.envs), first.observation_space, first.action_space)
+        nested = is_nested(first.observation_space)
+        self._nesting = NestedObservation(first.observation_space) if nested else None
+        observation_space = first.observation_space if self._nesting is None else self._nesting.space
+        super().__init__(len(self.envs), observation_space, first.action_space)
         self.metadata = first.metadata
-        self.bind(StepBuffers.allocate(first.observation_space, self.num_envs))
+        self.bind(StepBuffers.allocate(observation_space, self.num_envs))
 
     def bind(self, buffers: StepBuffers) -> None:
         """Write outcomes into these buffers from now on."""
@@ -163,6 +171,8 @@ class DummyVecEnv(VecEnv):
     def _write(self, index: int, observation: Any) -> None:
         observations = self._buffers.observations
         if isinstance(observations, dict):
+            if self._nesting is not None:
+                observation = self._nesting.flatten(observation)
             for key, rows in observations.items():
                 rows[index] = observation[key]
         else:
@@ -172,6 +182,24 @@ class DummyVecEnv(VecEnv):
         self._final_observations = {}
         self._buffers.terminated.fill(False)
         self._buffers.truncated.fill(False)
+
+    def action_masks(self) -> Array:
+        masks = self._mask_rows()
+        try:
+            return masks.read()
+        except Exception as error:
+            self._note_failure(masks.asked, error)
+            raise
+
+    def _mask_rows(self) -> MaskRows:
+        if self._masks is None:  # looked up through the wrappers once, not at every step
+            methods = self.get_attr(EXPECTED_METHOD_NAME)
+            self._masks = MaskRows(methods, self.action_space, self.index_offset)
+        return self._masks
+
+    def share_masks(self, rows: Array) -> None:
+        """Write masks [env, mask] into these rows from now on."""
+        self._mask_rows().bind(rows)
 
     @contextmanager
     def _blame(self, index: int) -> Iterator[None]:
@@ -196,6 +224,8 @@ class DummyVecEnv(VecEnv):
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         self._each(indices, lambda env: setattr(env, attr_name, value))
+        if attr_name == EXPECTED_METHOD_NAME and self._masks is not None:
+            self._masks.methods = self.get_attr(EXPECTED_METHOD_NAME)
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any

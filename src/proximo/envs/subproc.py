@@ -163,6 +163,7 @@ class SubprocVecEnv(VecEnv):
         arrays = dict(shared.arrays)
         self._actions: Array | None = arrays.pop("actions", None)
         self._buffers = StepBuffers.of_arrays(arrays)
+        self._masks: Array | None = None  # shared when somebody first asks for masks
 
     def reset(self) -> VecEnvObs:
         calls = []
@@ -308,6 +309,24 @@ class SubprocVecEnv(VecEnv):
     @property
     def processes(self) -> list[BaseProcess]:
         return [handle.process for handle in self._handles]
+
+    def action_masks(self) -> Array:
+        """Masks come by pipe the first time, and from then on in shared memory with every reset and step."""
+        if self._masks is None:
+            parts = self._ask_all([Call("call", ("action_masks", (), {}))] * len(self._handles))
+            self._masks = self._share_masks(np.concatenate(parts))
+        elif self.waiting:
+            raise RuntimeError("a step is under way; call step_wait() before action_masks()")
+        return self._masks
+
+    def _share_masks(self, masks: Array) -> Array:
+        layout = {"action_masks": (masks.shape, masks.dtype)}
+        shared = SharedArrays.create(layout)
+        try:
+            self._ask_all([Call("share_masks", (shared.path, layout))] * len(self._handles))
+        finally:
+            shared.forget_name()
+        return shared.arrays["action_masks"]
 
     def has_attr(self, attr_name: str) -> bool:
         call = Call("call", ("has_attr", (attr_name,), {}))

@@ -5,6 +5,7 @@ A probe isolates one ability of a learner; what it must learn is in the docstrin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import gymnasium as gym
@@ -22,10 +23,14 @@ __all__ = [
     "DelayedRewardEnv",
     "EndlessEnv",
     "FakeImageEnv",
+    "HideVelocity",
     "IdentityEnv",
     "IdentityEnvBox",
     "IdentityEnvMultiBinary",
     "IdentityEnvMultiDiscrete",
+    "InvalidActionEnvDiscrete",
+    "InvalidActionEnvMultiBinary",
+    "InvalidActionEnvMultiDiscrete",
     "MatchObservationEnv",
     "SimpleMultiObsEnv",
 ]
@@ -94,6 +99,80 @@ class IdentityEnvMultiBinary(IdentityEnv[Array]):
 
     def __init__(self, dim: int = 1, ep_length: int = 100) -> None:
         super().__init__(space=spaces.MultiBinary(dim), ep_length=ep_length)
+
+
+class _MaskedIdentityEnv(IdentityEnv[Any]):
+    """Identity where each step forbids ``n_invalid_actions`` entries of the action mask, never the right ones.
+
+    Entries of the mask: those of all choices side by side, ``choices[i]`` for choice ``i``.
+    """
+
+    def __init__(self, space: Space, choices: Sequence[int], ep_length: int, n_invalid_actions: int) -> None:
+        if n_invalid_actions > sum(choices) - len(choices):
+            raise ValueError(
+                f"n_invalid_actions is {n_invalid_actions}, but of {sum(choices)} actions one of each choice must stay "
+                f"valid: at most {sum(choices) - len(choices)} can be invalid"
+            )
+        self.n_invalid_actions = n_invalid_actions
+        self.possible_actions = np.arange(sum(choices))
+        self._offsets = np.cumsum([0, *choices[:-1]])
+        super().__init__(space=space, ep_length=ep_length)
+
+    def _choose_next_state(self) -> None:
+        super()._choose_next_state()
+        wrong = np.ones(len(self.possible_actions), np.bool_)
+        wrong[self._offsets + self.state] = False
+        order = self.np_random.permutation(self.possible_actions[wrong])
+        self.invalid_actions: list[int] = order[: self.n_invalid_actions].tolist()
+        self._mask = np.ones(len(self.possible_actions), np.bool_)
+        self._mask[order[: self.n_invalid_actions]] = False
+
+    def action_masks(self) -> Array:
+        return self._mask
+
+
+class InvalidActionEnvDiscrete(_MaskedIdentityEnv):
+    """One choice of ``dim`` actions, of which ``n_invalid_actions`` wrong ones are forbidden at every step."""
+
+    def __init__(self, dim: int | None = None, ep_length: int = 100, n_invalid_actions: int = 0) -> None:
+        size = 1 if dim is None else dim
+        super().__init__(spaces.Discrete(size), [size], ep_length, n_invalid_actions)
+
+
+class InvalidActionEnvMultiDiscrete(_MaskedIdentityEnv):
+    """Choices of ``dims`` actions each."""
+
+    def __init__(self, dims: list[int] | None = None, ep_length: int = 100, n_invalid_actions: int = 0) -> None:
+        sizes = [1, 1] if dims is None else list(dims)
+        super().__init__(spaces.MultiDiscrete(sizes), sizes, ep_length, n_invalid_actions)
+
+
+class InvalidActionEnvMultiBinary(_MaskedIdentityEnv):
+    """``dims`` switches, each of which may be off, on, or both."""
+
+    def __init__(self, dims: int | None = None, ep_length: int = 100, n_invalid_actions: int = 0) -> None:
+        count = 1 if dims is None else dims
+        super().__init__(spaces.MultiBinary(count), [2] * count, ep_length, n_invalid_actions)
+
+
+class HideVelocity(gym.ObservationWrapper[Any, Any, Any]):
+    """CartPole shown without its two velocities: to balance the pole, a policy must remember where it was.
+
+    >>> HideVelocity(gym.make("CartPole-v1")).reset(seed=0)[0].shape
+    (2,)
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], kept: Sequence[int] = (0, 2)) -> None:
+        """``kept``: the entries of the observation that stay, for CartPole the position and the angle."""
+        super().__init__(env)
+        space = env.observation_space
+        if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+            raise ValueError(f"HideVelocity hides entries of a vector, this environment shows {space}")
+        self._kept = list(kept)
+        self.observation_space = spaces.Box(space.low[self._kept], space.high[self._kept], dtype=space.dtype.type)
+
+    def observation(self, observation: Array) -> Array:
+        return observation[self._kept]
 
 
 class FakeImageEnv(gym.Env[Any, Any]):

@@ -183,7 +183,7 @@ class VecEnv(ABC):
         return arrays_from_step(*self.step(actions))
 
     def action_masks(self) -> Array:
-        """What the environments' ``action_masks()`` allow now: [env, mask] bool."""
+        """What the environments' ``action_masks()`` allow now: [env, mask] bool, which the next call may overwrite."""
         return np.stack([np.asarray(mask, bool).reshape(-1) for mask in self.env_method("action_masks")])
 
     def has_attr(self, attr_name: str) -> bool:
@@ -310,6 +310,9 @@ class VecEnvWrapper(VecEnv):
 
     def render(self, mode: str | None = None) -> Array | None:
         return self.venv.render(mode)
+
+    def action_masks(self) -> Array:
+        return self.venv.action_masks()
 
     def has_attr(self, attr_name: str) -> bool:
         return self.venv.has_attr(attr_name)

@@ -67,6 +67,7 @@ class Worker:
         self.first = first
         self.group = _Group(cloudpickle.loads(pickled_factories), first)
         self.actions: Any = None
+        self.tells_masks = False  # after all that may change them, once somebody has asked
 
     def spaces(self) -> tuple[Any, Any]:
         return self.group.observation_space, self.group.action_space
@@ -78,8 +79,17 @@ class Worker:
         self.actions = arrays.pop("actions", None)
         self.group.bind(StepBuffers.of_arrays(arrays))
 
+    def share_masks(self, path: str, layout: Layout) -> None:
+        """Write action masks into this group's rows of shared memory from now on, beside the observations."""
+        rows = slice(self.first, self.first + self.group.num_envs)
+        self.group.share_masks(SharedArrays(path, layout).arrays["action_masks"][rows])
+        self.tells_masks = True
+
     def reset(self, seeds: list[int | None], options: list[dict[str, Any]]) -> list[Info]:
-        return self.group.reset_with(seeds, options)
+        infos = self.group.reset_with(seeds, options)
+        if self.tells_masks:
+            self.group.action_masks()
+        return infos
 
     def step(self, with_infos: bool, actions: Any = None) -> StepExtras | None:
         """Step once; None when shared memory says it all."""
@@ -88,8 +98,10 @@ class Worker:
             infos = dict(enumerate(self.group.step(actions)[3]))
         else:
             infos = dict(self.group.step_arrays(actions).infos)
-            if not infos:
-                return None
+        if self.tells_masks:
+            self.group.action_masks()
+        if not infos and not with_infos:
+            return None
         reset_infos = {
             index: self.group.reset_infos[index] for index in infos if "terminal_observation" in infos[index]
         }
@@ -100,7 +112,10 @@ class Worker:
 
     def call(self, method: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call a method of the group, such as ``get_attr``."""
-        return getattr(self.group, method)(*arguments, **keywords)
+        result = getattr(self.group, method)(*arguments, **keywords)
+        if self.tells_masks and method in ("env_method", "set_attr"):
+            self.group.action_masks()
+        return result
 
 
 def serve(connection: Connection, inherited: Sequence[Connection], pickled_factories: bytes, first: int) -> None:

@@ -6,7 +6,7 @@ structure that the environment declared is restored where the action leaves for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,40 @@ def mask_groups(space: Space) -> list[int]:
     return sizes
 
 
+def rows_without_choice(masks: Array, groups: Sequence[int]) -> Array:
+    """Indices of the rows of masks [batch, mask] in which some group allows nothing.
+
+    >>> rows_without_choice(np.array([[True, False, True], [True, True, False]]), [2, 1])
+    array([1])
+    """
+    possible = np.logical_or.reduceat(masks, np.cumsum([0, *groups[:-1]]), axis=1)
+    return np.flatnonzero(~possible.all(axis=1))
+
+
+def check_masks(masks: Any, space: Space, rows: int) -> Array:
+    """Masks of a batch of ``rows`` observations as [rows, mask] bool, or an error that says what they should be.
+
+    >>> check_masks([True, False], spaces.Discrete(2), rows=1)
+    array([[ True, False]])
+    """
+    groups = mask_groups(space)
+    if not groups:
+        raise ValueError(f"action masks need discrete choices, but actions are {space}")
+    array = np.asarray(masks).astype(np.bool_)
+    if array.size != rows * sum(groups):
+        raise ValueError(
+            f"action masks have shape {array.shape}, expected {(rows, sum(groups))}: one row per observation with an "
+            f"entry for each choice of {space}"
+        )
+    array = array.reshape(rows, -1)
+    if len(empty := rows_without_choice(array, groups)):
+        raise ValueError(
+            f"the action mask of observation {int(empty[0])} allows no action; at least one entry of each choice must "
+            "be true"
+        )
+    return array
+
+
 def restore_structure(space: Space, rows: Array) -> list[Any]:
     """One action per row, in the structure and dtypes of ``space``; Box parts are clipped to their bounds.
 
@@ -86,7 +120,7 @@ def _restore(space: Space, columns: _Columns) -> Any:
             return np.int64(columns.take(1)[0]) + space.start
         case spaces.Box():
             values = columns.take(get_action_dim(space)).reshape(space.shape)
-            return np.clip(values, space.low, space.high).astype(space.dtype)
+            return np.asarray(np.clip(values, space.low, space.high), space.dtype)
         case spaces.MultiDiscrete():
             return columns.take(get_action_dim(space)).astype(space.dtype) + space.start
         case _:

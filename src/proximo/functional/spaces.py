@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,15 +68,68 @@ def maybe_transpose(observation: Array, observation_space: Space) -> Array:
     return transposed if transposed.shape == shape or transposed.shape[1:] == shape else observation
 
 
+def is_nested(space: Space) -> bool:
+    """Whether observations of this space are more than an array or a dictionary of arrays."""
+    if isinstance(space, spaces.Dict):
+        return any(isinstance(part, spaces.Dict | spaces.Tuple) for part in space.spaces.values())
+    return isinstance(space, spaces.Tuple)
+
+
 def check_for_nested_spaces(space: Space) -> None:
-    """Raise for a Dict or Tuple within a Dict or Tuple."""
+    """Raise for a Tuple, and for a Dict or Tuple within a Dict: inside the library, all of them are flat."""
+    if is_nested(space):
+        raise NotImplementedError(
+            f"this vector environment shows nested observations, {space}; flatten them with "
+            "proximo.functional.spaces.NestedObservation, as DummyVecEnv and SubprocVecEnv do"
+        )
+
+
+class NestedObservation:
+    """Observations of Dict and Tuple spaces, nested in any way, as one dictionary: names are joined by ``/``.
+
+    >>> flat = NestedObservation(spaces.Dict(arm=spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (3,))])))
+    >>> flat.space
+    Dict('arm/0': Discrete(2), 'arm/1': Box(0.0, 1.0, (3,), float32))
+    >>> flat.flatten({"arm": (1, [0.0, 0.0, 0.0])})
+    {'arm/0': 1, 'arm/1': [0.0, 0.0, 0.0]}
+    """
+
+    def __init__(self, space: Space) -> None:
+        parts = list(_leaves_by_path(space, ()))
+        self.paths = {"/".join(map(str, path)): path for path, _ in parts}
+        if len(self.paths) < len(parts):
+            raise ValueError(f"two parts of {space} get the same name when joined by '/'; rename the keys with a '/'")
+        self.space = spaces.Dict({name: part for name, (_, part) in zip(self.paths, parts, strict=True)})
+
+    def flatten(self, observation: Any) -> dict[str, Any]:
+        """One observation, or a batch whose arrays are batches."""
+        return {name: reduce(getitem, path, observation) for name, path in self.paths.items()}
+
+
+def _leaves_by_path(space: Space, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Space]]:
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        if any(isinstance(part, spaces.Dict | spaces.Tuple) for part in parts):
-            raise NotImplementedError(
-                f"nested observation spaces (Dict or Tuple inside Dict or Tuple) are not supported, got {space}; "
-                "flatten the inner spaces with a gymnasium wrapper"
-            )
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in parts:
+            yield from _leaves_by_path(part, (*path, key))
+    else:
+        yield path, space
+
+
+def flatten_given(observation: Any, space: spaces.Dict, prefix: str = "") -> dict[str, Any]:
+    """A nested observation as its flattened space names the parts; what is flat already stays as it is.
+
+    >>> flatten_given({"arm": (1, 2)}, spaces.Dict({"arm/0": spaces.Discrete(2), "arm/1": spaces.Discrete(3)}))
+    {'arm/0': 1, 'arm/1': 2}
+    """
+    flat: dict[str, Any] = {}
+    parts = observation.items() if isinstance(observation, dict) else enumerate(observation)
+    for key, part in parts:
+        name = f"{prefix}{key}"
+        if name not in space.spaces and isinstance(part, dict | tuple):
+            flat |= flatten_given(part, space, f"{name}/")
+        else:
+            flat[name] = part
+    return flat
 
 
 def get_obs_shape(space: Space) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
@@ -179,7 +235,7 @@ def obs_as_tensor(obs: Observation, device: torch.device | str) -> TensorObserva
 def batch_observation(observation: Observation, space: Space, name: str = "observation") -> tuple[Observation, bool]:
     """An observation with a leading batch axis, and whether it already had one.
 
-    Channels-last images are turned when the space is channels-first.
+    Channels-last images are turned when the space is channels-first; nested observations are flattened.
 
     >>> batch_observation(np.zeros(4), spaces.Box(-1.0, 1.0, (4,)))[1]
     False
@@ -206,8 +262,15 @@ def batch_observation(observation: Observation, space: Space, name: str = "obser
 
 
 def _batch_dict_observation(observation: Observation, space: spaces.Dict) -> tuple[Observation, bool]:
-    if not isinstance(observation, dict):
+    if isinstance(observation, tuple) and not any(name.split("/")[0] == "0" for name in space.spaces):
+        raise ValueError(
+            f"observation is a tuple, but the space is {space}: pass a dictionary (gymnasium's reset() returns "
+            "(observation, info), so write `obs, info = env.reset()`)"
+        )
+    if not isinstance(observation, dict | tuple):
         raise ValueError(f"observation is a {type(observation).__name__}, but the space is {space}: pass a dictionary")
+    if isinstance(observation, tuple) or not space.spaces.keys() <= observation.keys():
+        observation = flatten_given(observation, space)
     if missing := space.spaces.keys() - observation.keys():
         raise ValueError(f"observation lacks the keys {sorted(missing)} of {space}")
     batched = {key: batch_observation(observation[key], part, f"observation[{key!r}]") for key, part in space.items()}

@@ -19,7 +19,7 @@ from proximo.functional.losses import LossTerms, UpdateSettings, actor_critic_lo
 from proximo.functional.statistics import explained_variance
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.recurrent import RecurrentActorCriticPolicy
-from proximo.rollout.minibatches import keep_valid, minibatches, on_device, sequence_minibatches
+from proximo.rollout.minibatches import epoch_minibatches, keep_valid, on_device
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
 Rows = NDArray[np.float64]  # [minibatch, term]: the terms of LossTerms, in their order
@@ -77,12 +77,7 @@ class PPOLearner:
         rollout = buffer.rollout
         whole = on_device(rollout, self.policy.device)
         for _ in range(settings.n_epochs):
-            if rollout.sequence_length:
-                sequences = rollout.steps // rollout.sequence_length * rollout.environments
-                order = self.generator.permutation(sequences)
-                yield sequence_minibatches(whole, rollout, order, settings.batch_size)
-            else:
-                yield minibatches(whole, self.generator.permutation(rollout.sample_indices()), settings.batch_size)
+            yield epoch_minibatches(whole, rollout, self.generator.permutation, settings.batch_size)
 
     def _step(
         self, backend: TorchBackend, batch: Minibatch, settings: UpdateSettings, index: int
@@ -132,8 +127,9 @@ class PPOLearner:
             "epochs": float(len(epochs)),
             "clip_range": settings.clip_range,
         }
-        if hasattr(self.policy, "log_std"):
-            metrics["std"] = float(self.policy.log_std.detach().exp().mean())
+        deviations = getattr(self.policy, "log_std", None)
+        if deviations is not None and deviations.numel():  # hybrid actions may have no continuous part
+            metrics["std"] = float(deviations.detach().exp().mean())
         if settings.clip_range_vf is not None:
             metrics["clip_range_vf"] = settings.clip_range_vf
         return metrics

@@ -23,7 +23,7 @@ from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode_fields, encode_fields, register_class
-from proximo.functional.actions import restore_structure
+from proximo.functional.actions import check_masks, restore_structure
 from proximo.functional.distributions import (
     DiagGaussianDistribution,
     Distribution,
@@ -40,6 +40,7 @@ from proximo.networks.encoders import (
     NatureCNN,
     NetArch,
 )
+from proximo.networks.optimizers import RMSpropTFLike
 
 RecurrentState = tuple[Array, ...]
 WITH_DEVIATION = (DiagGaussianDistribution, HybridDistribution, StateDependentNoiseDistribution)
@@ -139,15 +140,15 @@ class BasePolicy(nn.Module, ABC):
         """
         self.set_training_mode(False)
         tensors, vectorized = self.obs_to_tensor(observation)
-        options = {} if action_masks is None else {"action_masks": self._mask_tensor(action_masks)}
+        options = {} if action_masks is None else {"action_masks": self._mask_tensor(action_masks, tensors)}
         with torch.no_grad():
             actions = self._predict(tensors, deterministic=deterministic, **options)
         bounded = self.bound_actions(actions.cpu().numpy().reshape((-1, *self.action_shape)))
         return (bounded if vectorized else bounded[0]), state
 
-    def _mask_tensor(self, action_masks: Array) -> Tensor:
-        masks = torch.as_tensor(np.asarray(action_masks), device=self.device)
-        return masks.reshape(1, -1) if masks.dim() == 1 else masks.reshape(len(masks), -1)
+    def _mask_tensor(self, action_masks: Array, observations: TensorObservation) -> Tensor:
+        rows = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
+        return torch.as_tensor(check_masks(action_masks, self.action_space, rows), device=self.device)
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -440,5 +441,5 @@ POLICY_ALIASES: Mapping[str, type[ActorCriticPolicy]] = {
     "MultiInputPolicy": MultiInputActorCriticPolicy,
 }
 
-for _class in (FlattenExtractor, NatureCNN, CombinedExtractor, *POLICY_ALIASES.values()):
+for _class in (FlattenExtractor, NatureCNN, CombinedExtractor, RMSpropTFLike, *POLICY_ALIASES.values()):
     register_class(_class.__name__, _class)

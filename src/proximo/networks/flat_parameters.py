@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from proximo.networks.optimizers import RMSpropTFLike
+
 ALIGNMENT = 16  # floats: every parameter begins on a 64-byte cache line, as the widest vector instructions like it
 
 # Tensors that an optimiser keeps per parameter, beside "step": name, and the option of a group that calls for it
@@ -19,7 +21,9 @@ STATE_TENSORS: dict[type[torch.optim.Optimizer], tuple[tuple[str, str | None], .
     torch.optim.Adam: (("exp_avg", None), ("exp_avg_sq", None), ("max_exp_avg_sq", "amsgrad")),
     torch.optim.AdamW: (("exp_avg", None), ("exp_avg_sq", None), ("max_exp_avg_sq", "amsgrad")),
     torch.optim.RMSprop: (("square_avg", None), ("momentum_buffer", "momentum"), ("grad_avg", "centered")),
+    RMSpropTFLike: (("square_avg", None), ("momentum_buffer", "momentum"), ("grad_avg", "centered")),
 }
+STARTS_AT_ONE = {(RMSpropTFLike, "square_avg")}  # every other state starts at zero
 
 
 class Segment(NamedTuple):
@@ -107,15 +111,16 @@ class FlatParameters:
             state = self.optimizer.state[segment.parameter]
             self._adopt(state, "step", self.steps[index])
             for name, memory in self.state.items():
-                self._adopt(state, name, segment.view(memory))
+                initial = 1.0 if (type(self.optimizer), name) in STARTS_AT_ONE else 0.0
+                self._adopt(state, name, segment.view(memory), initial)
         self._addresses = self._current_addresses()
 
     @staticmethod
-    def _adopt(state: dict[str, Tensor], name: str, view: Tensor) -> None:
-        """Put ``view`` in the place of an optimiser's tensor, with that tensor's values, or zeros if there is none."""
+    def _adopt(state: dict[str, Tensor], name: str, view: Tensor, initial: float = 0.0) -> None:
+        """Put ``view`` in the place of an optimiser's tensor, with its values, or ``initial`` if there is none."""
         present = state.get(name)
         if present is None:
-            view.zero_()
+            view.fill_(initial)
         elif not isinstance(present, Tensor) or present.data_ptr() != view.data_ptr():
             view.copy_(torch.as_tensor(present))
         state[name] = view

@@ -119,6 +119,9 @@ class RNNStates(NamedTuple):
     pi: State
     vf: State
 
+    def shapes(self) -> list[torch.Size]:
+        return [part.shape for part in (*self.pi, *self.vf)]
+
     def select(self, index: Tensor | slice) -> RNNStates:
         """The states of some environments."""
         return RNNStates(tuple(part[:, index] for part in self.pi), tuple(part[:, index] for part in self.vf))
@@ -275,7 +278,9 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         rows = len(next(iter(tensors.values())) if isinstance(tensors, dict) else tensors)
         memory = self._given_state(state, rows)
         starts = np.zeros(rows, np.bool_) if episode_start is None else np.asarray(episode_start).reshape(-1)
-        masks = None if action_masks is None else self._mask_tensor(action_masks)
+        if len(starts) not in (1, rows):
+            raise ValueError(f"episode_start has {len(starts)} entries for {rows} observations; pass one for each")
+        masks = None if action_masks is None else self._mask_tensor(action_masks, tensors)
         with torch.no_grad():
             distribution, memory = self.get_distribution(
                 tensors, memory, torch.as_tensor(starts, device=self.device), masks

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from proximo.data import Array
 from proximo.envs.vec_env import VecEnv
-from proximo.functional.actions import mask_groups
+from proximo.functional.actions import mask_groups, rows_without_choice
 
 
 class MaskReader:
@@ -23,7 +21,7 @@ class MaskReader:
             )
         self.env = env
         self.width = sum(groups)
-        self._starts = np.cumsum([0, *groups[:-1]])
+        self._groups = groups
 
     def read(self, step: int) -> Array:
         """[env, mask] bool, true where an action is allowed."""
@@ -33,11 +31,9 @@ class MaskReader:
                 f"action masks have shape {masks.shape}, expected {(self.env.num_envs, self.width)}: one row per "
                 f"environment with an entry for each choice of {self.env.action_space}"
             )
-        possible = np.logical_or.reduceat(masks, self._starts, axis=1)
-        if not possible.all():
-            environment = int(np.flatnonzero(~possible.all(axis=1))[0])
+        if len(empty := rows_without_choice(masks, self._groups)):
             raise ValueError(
-                f"the action mask of environment {environment} allows no action at step {step} of the rollout; "
+                f"the action mask of environment {int(empty[0])} allows no action at step {step} of the rollout; "
                 "at least one entry of each choice must be true"
             )
         return masks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -79,6 +79,19 @@ def sequence_minibatches(
         rows = (chunks * length * environments + columns).unsqueeze(1) + within  # [sequence, time]
         beginning = [part[chunks, :, columns].transpose(0, 1).contiguous() for part in states]
         yield take(whole, rows.flatten())._replace(states=beginning)
+
+
+def epoch_minibatches(
+    whole: Minibatch,
+    rollout: Rollout,
+    permutation: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    batch_size: int,
+) -> Iterator[Minibatch]:
+    """One pass over a rollout in random order: over its rows, or over its sequences where it has some."""
+    if not rollout.sequence_length:
+        return minibatches(whole, permutation(rollout.sample_indices()), batch_size)
+    sequences = rollout.steps // rollout.sequence_length * rollout.environments
+    return sequence_minibatches(whole, rollout, permutation(np.arange(sequences)), batch_size)
 
 
 def keep_valid(batch: Minibatch) -> Minibatch:

@@ -14,7 +14,7 @@ from proximo.files.encoding import register_class
 from proximo.functional.advantages import estimate_advantages
 from proximo.functional.spaces import Space, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import get_device
-from proximo.rollout.minibatches import minibatches, on_device
+from proximo.rollout.minibatches import epoch_minibatches, on_device
 
 
 def storage_dtype(space: Space) -> np.dtype[Any]:
@@ -201,9 +201,9 @@ class RolloutBuffer:
         """One epoch of minibatches in random order (NumPy's global generator); None is one batch of everything."""
         if not self.full:
             raise ValueError(f"the buffer holds {self.pos} of {self.buffer_size} steps; fill it before get()")
-        indices = self.rollout.sample_indices()
-        order = np.random.permutation(indices)  # noqa: NPY002 - user code seeds this generator
-        return minibatches(on_device(self.rollout, self.device), order, batch_size or len(indices))
+        batch_size = batch_size or self.buffer_size * self.n_envs
+        draw = np.random.permutation  # the global generator, because user code seeds that one
+        return epoch_minibatches(on_device(self.rollout, self.device), self.rollout, draw, batch_size)
 
     def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
         return torch.tensor(array, device=self.device) if copy else torch.as_tensor(array, device=self.device)

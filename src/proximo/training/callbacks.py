@@ -38,6 +38,7 @@ __all__ = [
     "EventCallback",
     "EveryNTimesteps",
     "LogEveryNTimesteps",
+    "MaskableEvalCallback",
     "ProgressBarCallback",
     "StopTrainingOnMaxEpisodes",
     "StopTrainingOnNoModelImprovement",
@@ -109,7 +110,8 @@ class EvalCallback(EventCallback):
     One call is one step of every training environment. ``log_path`` is the folder of ``evaluations.npz`` (timesteps
     ``[evaluation]``, results and ep_lengths ``[evaluation, episode]``, and successes where the environment reports
     ``is_success``), ``best_model_save_path`` that of ``best_model.zip``. ``callback_after_eval`` is triggered by every
-    evaluation, ``callback_on_new_best`` by a new best mean before it.
+    evaluation, ``callback_on_new_best`` by a new best mean before it. ``use_masking`` lets the model choose among the
+    actions that the environment's ``action_masks()`` allow.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class EvalCallback(EventCallback):
         render: bool = False,
         verbose: int = 1,
         warn: bool = True,
+        use_masking: bool = False,
     ) -> None:
         super().__init__(callback_after_eval, verbose)
         self.callback_on_new_best = callback_on_new_best
@@ -138,6 +141,7 @@ class EvalCallback(EventCallback):
         self.deterministic = deterministic
         self.render = render
         self.warn = warn
+        self.use_masking = use_masking
         self.best_mean_reward = -np.inf
         self.last_mean_reward = -np.inf
         self.evaluations_timesteps: list[int] = []
@@ -189,6 +193,7 @@ class EvalCallback(EventCallback):
             render=self.render,
             callback=self._log_success_callback if own_callback else None,
             warn=self.warn,
+            use_masking=self.use_masking,
         )
         if not own_callback:
             self._is_success_buffer = list(evaluation.successes)
@@ -240,6 +245,14 @@ class EvalCallback(EventCallback):
         if self.best_model_save_path is not None:
             self.model.save(os.path.join(self.best_model_save_path, "best_model"))
         return True if self.callback_on_new_best is None else self.callback_on_new_best.on_step()
+
+
+class MaskableEvalCallback(EvalCallback):
+    """An ``EvalCallback`` that masks actions unless told otherwise."""
+
+    def __init__(self, *args: Any, use_masking: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.use_masking = use_masking
 
 
 class StopTrainingOnRewardThreshold(BaseCallback):

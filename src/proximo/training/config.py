@@ -43,12 +43,6 @@ class OnPolicyConfig:
     """Discount factor."""
     gae_lambda: float = 0.95
     """Bias against variance of the advantage estimate; 1 is the Monte-Carlo return."""
-    ent_coef: float = 0.0
-    """Weight of the entropy bonus."""
-    vf_coef: float = 0.5
-    """Weight of the value loss."""
-    max_grad_norm: float = 0.5
-    """The gradient is scaled down to this norm."""
     normalize_advantage: bool = True
     """Whether advantages get zero mean and unit deviation in each minibatch."""
 
@@ -57,9 +51,6 @@ class OnPolicyConfig:
         _require(_is_count(self.n_steps), "n_steps", self.n_steps, "a positive whole number")
         _require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "a number from 0 to 1")
         _require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "a number from 0 to 1")
-        for name in ("ent_coef", "vf_coef"):
-            _require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number")
-        _require(self.max_grad_norm > 0.0, "max_grad_norm", self.max_grad_norm, "a positive number")
 
     def check_environments(self, environments: int) -> None:
         """What can only be checked once the number of environments is known."""
@@ -77,7 +68,25 @@ class OnPolicyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(OnPolicyConfig):
+class ActorCriticConfig(OnPolicyConfig):
+    """Hyperparameters of the algorithms that descend one loss of policy, value and entropy."""
+
+    ent_coef: float = 0.0
+    """Weight of the entropy bonus."""
+    vf_coef: float = 0.5
+    """Weight of the value loss."""
+    max_grad_norm: float = 0.5
+    """The gradient is scaled down to this norm."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("ent_coef", "vf_coef"):
+            _require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number")
+        _require(self.max_grad_norm > 0.0, "max_grad_norm", self.max_grad_norm, "a positive number")
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(ActorCriticConfig):
     """Hyperparameters of A2C, with Stable-Baselines3's names and defaults."""
 
     learning_rate: float | Schedule = 7e-4
@@ -99,7 +108,7 @@ class A2CConfig(OnPolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(OnPolicyConfig):
+class PPOConfig(ActorCriticConfig):
     """Hyperparameters of PPO, with Stable-Baselines3's names and defaults."""
 
     learning_rate: float | Schedule = 3e-4
@@ -136,12 +145,57 @@ class PPOConfig(OnPolicyConfig):
 
     def check_environments(self, environments: int) -> None:
         super().check_environments(environments)
-        samples = self.n_steps * environments
-        if remainder := samples % self.batch_size:
-            warnings.warn(
-                f"batch_size {self.batch_size} does not divide the rollout of n_steps * n_envs = {self.n_steps} * "
-                f"{environments} = {samples} samples: after {samples // self.batch_size} full minibatches comes a "
-                f"truncated mini-batch of {remainder}. A batch_size that is a factor of {samples} avoids it",
-                UserWarning,
-                stacklevel=4,
-            )
+        _warn_of_short_minibatch(self.n_steps, environments, self.batch_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TRPOConfig(OnPolicyConfig):
+    """Hyperparameters of TRPO, with sb3-contrib's names and defaults."""
+
+    learning_rate: float | Schedule = 1e-3
+    """Step size of the value network's optimiser, or a function of the remaining progress (1 to 0)."""
+    n_steps: int = 2048
+    """Steps per environment and rollout; a rollout holds n_steps times the number of environments."""
+    batch_size: int = 128
+    """Samples per minibatch of the value network; the policy takes the whole rollout."""
+    cg_max_steps: int = 15
+    """Iterations of the conjugate gradients that find the policy's direction."""
+    cg_damping: float = 0.1
+    """Multiple of the identity added to Fisher's matrix, so that it can be inverted."""
+    line_search_shrinking_factor: float = 0.8
+    """What each further attempt of the line search multiplies the step with."""
+    line_search_max_iter: int = 10
+    """Attempts of the line search before the policy stays as it is."""
+    n_critic_updates: int = 10
+    """Passes of the value network over each rollout."""
+    normalize_advantage: bool = True
+    """Whether advantages get zero mean and unit deviation over the rollout."""
+    target_kl: float = 0.01
+    """How far one update may move the policy, in mean KL divergence."""
+    sub_sampling_factor: int = 1
+    """The policy's step reads every n-th sample, to be faster."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("batch_size", "cg_max_steps", "line_search_max_iter", "n_critic_updates", "sub_sampling_factor"):
+            _require(_is_count(getattr(self, name)), name, getattr(self, name), "a positive whole number")
+        _require(0.0 <= self.cg_damping < math.inf, "cg_damping", self.cg_damping, "a number of at least 0")
+        factor = self.line_search_shrinking_factor
+        _require(0.0 < factor < 1.0, "line_search_shrinking_factor", factor, "a number between 0 and 1")
+        _require(0.0 < self.target_kl < math.inf, "target_kl", self.target_kl, "a positive number")
+
+    def check_environments(self, environments: int) -> None:
+        super().check_environments(environments)
+        _warn_of_short_minibatch(self.n_steps, environments, self.batch_size)
+
+
+def _warn_of_short_minibatch(n_steps: int, environments: int, batch_size: int) -> None:
+    samples = n_steps * environments
+    if remainder := samples % batch_size:
+        warnings.warn(
+            f"batch_size {batch_size} does not divide the rollout of n_steps * n_envs = {n_steps} * {environments} = "
+            f"{samples} samples: after {samples // batch_size} full minibatches comes a truncated mini-batch of "
+            f"{remainder}. A batch_size that is a factor of {samples} avoids it",
+            UserWarning,
+            stacklevel=5,
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from proximo.envs.transpose import VecTransposeImage
 from proximo.envs.vec_env import VecEnv, VecEnvWrapper, arrays_from_step, is_vecenv_wrapped
 from proximo.envs.vec_monitor import VecMonitor
 from proximo.functional.statistics import Interval, mean_interval
+from proximo.rollout.masks import MaskReader
 
 StepCallback: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], Any]
 
@@ -76,6 +78,7 @@ def evaluate(
     render: bool = False,
     callback: StepCallback | None = None,
     warn: bool = True,
+    use_masking: bool = False,
 ) -> Evaluation:
     """Play ``n_eval_episodes`` episodes in ``env`` (anything that ``as_vec_env`` takes) with ``model``'s actions.
 
@@ -83,6 +86,7 @@ def evaluate(
     Returns and lengths are those of a ``Monitor`` where there is one, so that reward scaling and lost lives above it do
     not count. ``callback(locals, globals)`` is called after each step once for every environment that still plays its
     share; ``locals`` holds ``i``, ``reward``, ``done`` and ``info`` of it beside the variables of the whole step.
+    ``use_masking`` tells the model at every step which actions the environments' ``action_masks()`` allow.
     """
     if n_eval_episodes < 1:
         raise ValueError(f"n_eval_episodes is {n_eval_episodes}; an evaluation needs at least one episode")
@@ -96,7 +100,8 @@ def evaluate(
             stacklevel=2,
         )
     try:
-        _play(model, vec_env, tally, deterministic, render, callback)
+        masks = MaskReader(vec_env) if use_masking else None
+        _play(model, vec_env, tally, deterministic, render, callback, masks)
     finally:
         if isinstance(env, str):
             vec_env.close()
@@ -113,6 +118,7 @@ def evaluate_policy(
     reward_threshold: float | None = None,
     return_episode_rewards: bool = False,
     warn: bool = True,
+    use_masking: bool = False,
 ) -> tuple[float, float] | tuple[list[float], list[int]]:
     """Mean and standard deviation of the returns, or with ``return_episode_rewards`` all returns and lengths.
 
@@ -120,13 +126,47 @@ def evaluate_policy(
     ``reward_threshold`` is an ``AssertionError``, for use in tests.
     """
     evaluation = evaluate(
-        model, env, n_eval_episodes, deterministic=deterministic, render=render, callback=callback, warn=warn
+        model,
+        env,
+        n_eval_episodes,
+        deterministic=deterministic,
+        render=render,
+        callback=callback,
+        warn=warn,
+        use_masking=use_masking,
     )
     if reward_threshold is not None and not evaluation.mean > reward_threshold:
         raise AssertionError(f"the mean return {evaluation.mean:.2f} does not exceed {reward_threshold:.2f}")
     if return_episode_rewards:
         return list(evaluation.episode_rewards), list(evaluation.episode_lengths)
     return evaluation.mean, evaluation.std
+
+
+def evaluate_masked_policy(
+    model: Predictor,
+    env: Any,
+    n_eval_episodes: int = 10,
+    deterministic: bool = True,
+    render: bool = False,
+    callback: StepCallback | None = None,
+    reward_threshold: float | None = None,
+    return_episode_rewards: bool = False,
+    warn: bool = True,
+    use_masking: bool = True,
+) -> tuple[float, float] | tuple[list[float], list[int]]:
+    """:func:`evaluate_policy` that masks actions unless told otherwise, as sb3-contrib's does."""
+    return evaluate_policy(
+        model,
+        env,
+        n_eval_episodes,
+        deterministic,
+        render,
+        callback,
+        reward_threshold,
+        return_episode_rewards,
+        warn,
+        use_masking,
+    )
 
 
 @dataclass
@@ -195,15 +235,24 @@ class _Tally:
 
 
 def _play(
-    model: Predictor, env: VecEnv, tally: _Tally, deterministic: bool, render: bool, callback: StepCallback | None
+    model: Predictor,
+    env: VecEnv,
+    tally: _Tally,
+    deterministic: bool,
+    render: bool,
+    callback: StepCallback | None,
+    masks: MaskReader | None,
 ) -> None:
     """Step ``env`` until every environment has played its share."""
     observations = env.reset()
     states = None
     episode_starts: Array = np.ones(env.num_envs, np.bool_)
-    while not tally.complete:
+    for number in count():
+        if tally.complete:
+            return
+        allowed: dict[str, Any] = {} if masks is None else {"action_masks": masks.read(number)}
         actions, states = model.predict(
-            observations, state=states, episode_start=episode_starts, deterministic=deterministic
+            observations, state=states, episode_start=episode_starts, deterministic=deterministic, **allowed
         )
         if callback is None:
             step = env.step_arrays(actions)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from proximo.envs import VecEnv
     from proximo.zoo.presets import Preset
 
-WRAPPERS = ("AtariWrapper",)
+WRAPPERS = ("AtariWrapper", "TimeFeatureWrapper")
 """What ``env_wrapper`` may name. Names, not import paths: a data file decides no code that runs."""
 
 

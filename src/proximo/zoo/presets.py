@@ -143,14 +143,12 @@ def _resolved_row(rows: Mapping[str, Mapping[str, Any]], name: str) -> dict[str,
 def _check_available(preset: Preset) -> None:
     from proximo.zoo.environments import WRAPPERS
 
-    missing = [f"the wrapper {wrapper}" for wrapper in preset.env_wrapper if wrapper not in WRAPPERS]
-    if preset.arguments.get("use_sde"):
-        missing.insert(0, "state-dependent exploration (use_sde)")
-    if missing:
-        raise ValueError(
-            f"the preset {preset.name!r} needs {' and '.join(missing)}, which this version does not have; "
-            "train with the library's defaults instead (on the command line: --preset none)"
-        )
+    for wrapper in preset.env_wrapper:
+        if wrapper not in WRAPPERS:
+            raise ValueError(
+                f"the preset {preset.name!r} needs the wrapper {wrapper}, which this version does not have; "
+                "train with the library's defaults instead (on the command line: --preset none)"
+            )
 
 
 def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:

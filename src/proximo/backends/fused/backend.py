@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from proximo.backends.fused.features import feature_encoder
 from proximo.backends.fused.obstacles import HEADS, fused_obstacle, stored_action_dtype
-from proximo.backends.fused.plan import ActionTarget, PolicyPlan, UpdatePlan
+from proximo.backends.fused.plan import ActionTarget, PolicyPlan, Structure, UpdatePlan
 from proximo.backends.fused.structures import Objective, Status
 from proximo.backends.fused.threads import RoleThreads
 from proximo.data import Array, Observation, Rollout
 from proximo.functional.advantages import compiled_scan
+from proximo.functional.distributions import StateDependentNoiseDistribution
 from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import get_action_dim
 from proximo.functional.statistics import check_finite_row
@@ -52,8 +53,12 @@ class FusedBackend:
         flat: FlatParameters,
         generator: np.random.Generator,
         threads: int | None = None,
+        sde_sample_freq: int = -1,
     ) -> None:
-        """``threads`` for updates are 1 or 2, by default whichever is faster; the result is the same to the bit."""
+        """``threads`` for updates are 1 or 2, by default whichever is faster; the result is the same to the bit.
+
+        Every ``sde_sample_freq`` steps, the matrices of state-dependent noise are drawn anew; −1: once per rollout.
+        """
         if (obstacle := fused_obstacle(policy)) is not None:
             raise ValueError(f"the fused backend cannot run this policy: {obstacle}")
         if flat.optimizer is not policy.optimizer or not flat.is_current():
@@ -68,6 +73,8 @@ class FusedBackend:
         self._update = UpdatePlan(policy, flat)
         self._encode = feature_encoder(policy.observation_space)
         self._head = HEADS[type(policy.action_dist)]
+        self._noise = policy.action_dist if isinstance(policy.action_dist, StateDependentNoiseDistribution) else None
+        self._redraw_every = max(sde_sample_freq, 0) if self._noise else 0
         self._action_dtype = stored_action_dtype(policy.action_space)
         self._action_size = get_action_dim(policy.action_space)
         self._action_shape = policy.action_space.shape or ()
@@ -80,18 +87,29 @@ class FusedBackend:
         """Draw the random numbers of a whole rollout."""
         if (self._target.steps, self._target.environments) != (steps, environments):
             self._make_target(steps, environments)
-        self._target.draw(self._head, self.generator)
+        self._draw(self._target)
+
+    def _draw(self, target: ActionTarget) -> None:
+        if self._noise is None:
+            target.draw(self._head, self.generator)
+        else:
+            target.draw_matrices(self._noise.get_std(self.policy.log_std.detach()).numpy(), self.generator)
+
+    def _new_target(self, steps: int, environments: int) -> ActionTarget:
+        latents = None if self._noise is None else self._noise.latent_sde_dim
+        return ActionTarget(steps, environments, self._action_size, self._action_dtype, latents)
 
     def _make_target(self, steps: int, environments: int) -> None:
-        self._target = ActionTarget(steps, environments, self._action_size, self._action_dtype)
+        self._target = self._new_target(steps, environments)
         self._env_actions = self._target.env_actions.reshape(steps, environments, *self._action_shape)
         self._shape = (environments, self._plan.features)
-        self._bound: tuple[Array, Array, Array] | None = None
+        self._bound: tuple[Array, Array, Array, Array | None] | None = None
 
     def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
         """Sample actions for [env, …] observations into row ``step`` of actions, values and log-probabilities.
 
-        Returns the actions as the environment takes them, [env, …]; that row is overwritten in the next rollout.
+        Row ``step`` of ``rollout.action_masks``, if there are any, says which actions are allowed. Returns the actions
+        as the environment takes them, [env, …]; that row is overwritten in the next rollout.
         """
         features = self._encode(observations)  # type: ignore[arg-type]
         if features.shape != self._shape or not 0 <= step < self._target.steps:
@@ -101,15 +119,21 @@ class FusedBackend:
             )
         bound = self._bound
         if bound is None or not (
-            rollout.actions is bound[0] and rollout.values is bound[1] and rollout.log_probs is bound[2]
+            rollout.actions is bound[0]
+            and rollout.values is bound[1]
+            and rollout.log_probs is bound[2]
+            and rollout.action_masks is bound[3]
         ):
             self._bind(rollout)
+        if self._redraw_every and step and step % self._redraw_every == 0:
+            self._draw(self._target)
         if not self._kernels.act(self._plan.address, self._target.address, features, step, False):
             check_finite_row("observation", observations, step)
         return self._env_actions[step]
 
     def _bind(self, rollout: Rollout) -> None:
         """Take the addresses of a rollout's arrays; kernels check nothing, so their shapes are checked here."""
+        self._bound = None  # what is refused below must not leave half of its addresses in use
         shape = (self._target.steps, self._target.environments)
         expected = {
             "actions": ((*shape, self._action_size), self._action_dtype),
@@ -124,7 +148,23 @@ class FusedBackend:
                     "start_rollout and the rollout must agree on steps and environments"
                 )
             self._target.bind(name, array)
-        self._bound = (rollout.actions, rollout.values, rollout.log_probs)
+        self._bind_masks(self._target, rollout.action_masks, shape)
+        self._bound = (rollout.actions, rollout.values, rollout.log_probs, rollout.action_masks)
+
+    def _bind_masks(self, structure: Structure, masks: Array | None, leading: tuple[int, int]) -> None:
+        if masks is None:
+            structure.unbind("masks")
+            return
+        width = self.policy.action_dist.mask_width
+        if width == 0:
+            raise ValueError(f"rollout.action_masks: {self.policy.action_space} has no discrete choices to mask")
+        if masks.shape != (*leading, width) or masks.dtype != np.bool_:
+            raise ValueError(
+                f"rollout.action_masks is {masks.dtype} {masks.shape}, expected bool {(*leading, width)}: an entry for "
+                f"each choice of {self.policy.action_space}, at each step of each environment"
+            )
+        self._plan.expect_masks()
+        structure.bind("masks", masks)
 
     def values(
         self, observations: Observation, environment: int | None = None, episode_starts: Array | None = None
@@ -139,12 +179,12 @@ class FusedBackend:
         """Actions as the environment takes them for [batch, …] observations."""
         features = self._checked_features(observations)
         rows = len(features)
-        target = ActionTarget(1, rows, self._action_size, self._action_dtype)
+        target = self._new_target(1, rows)
         target.bind("actions", np.empty((rows, self._action_size), self._action_dtype))
         target.bind("values", np.empty(rows, np.float32))
         target.bind("log_probs", np.empty(rows, np.float32))
         if not deterministic:
-            target.draw(self._head, self.generator)
+            self._draw(target)
         self._kernels.act(self._plan.address, target.address, features, 0, deterministic)
         return target.env_actions.reshape(rows, *self._action_shape)
 
@@ -162,6 +202,7 @@ class FusedBackend:
         self._update.bind("actions", rollout.actions.reshape(samples, self._action_size).astype(np.float32))
         for name in ("log_probs", "values", "advantages", "returns"):
             self._update.bind(name, np.ascontiguousarray(getattr(rollout, name), np.float32).reshape(samples))
+        self._bind_masks(self._update, rollout.action_masks, (rollout.steps, rollout.environments))
         self._samples = samples
 
     def ppo_epoch(

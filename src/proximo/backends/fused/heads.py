@@ -1,7 +1,7 @@
 """Action distributions over the outputs of the policy network, ``[output, lane]``; actions are ``[action, lane]``.
 
-Three families: categorical groups (Discrete, MultiDiscrete), independent Bernoulli (MultiBinary), and a Gaussian with
-a log standard deviation per action that does not depend on the state (Box).
+Four families: categorical groups (Discrete, MultiDiscrete), independent Bernoulli (MultiBinary), a Gaussian with a log
+standard deviation per action that does not depend on the state (Box), and one where it does (``state_dependent.py``).
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -12,19 +12,15 @@ import math
 import numpy as np
 
 from proximo.backends.fused.elementary import HALF, INFINITY, ONE, ZERO, F, exp, sigmoid
-from proximo.backends.fused.layers import LAYER_BYTES
-from proximo.backends.fused.simd import floats, integers, layer_at, plan_at, shift
+from proximo.backends.fused.layers import last_layer
+from proximo.backends.fused.simd import floats, integers, plan_at, shift
+from proximo.backends.fused.state_dependent import state_dependent_gradient, state_dependent_log_probs
 from proximo.backends.fused.structures import Head
-from proximo.functional.compilation import inlined, inner, linked
+from proximo.functional.compilation import inner, linked
 
 CATEGORICAL, BERNOULLI, GAUSSIAN = int(Head.CATEGORICAL), int(Head.BERNOULLI), int(Head.GAUSSIAN)
+STATE_DEPENDENT = int(Head.STATE_DEPENDENT)
 HALF_LOG_TWO_PI = F(0.5 * math.log(2 * math.pi))
-
-
-@inlined
-def last_layer(plan):
-    """The layer that gives the parameters of the distribution."""
-    return layer_at(plan.layers + (plan.policy_layers - 1) * LAYER_BYTES)
 
 
 @linked("void(int64, int64)")
@@ -92,15 +88,19 @@ def categorical_gradient(plan, stride, rows, entropy_weight):
 
 @inner
 def bernoulli_log_probs(plan, stride, rows):
-    """log p(a) = a·z − softplus(z), entropy = softplus(z) − z·p."""
+    """log p(a) = min(±z, 0) − log(1 + e^−|z|), entropy = log(1 + e^−|z|) + |z| / (1 + e^|z|).
+
+    Nothing cancels here, so a masked switch, whose logit is huge, leaves no rounding error among the others.
+    """
     logits, actions = floats(last_layer(plan).output), floats(plan.actions)
     log_probs, entropies = floats(plan.log_probs), floats(plan.entropies)
     for index in range(0, plan.action_size * stride, stride):
         for lane in range(rows):
-            z = logits[index + lane]
-            softplus = F(math.log1p(exp(-abs(z)))) + (z if z > ZERO else ZERO)
-            log_probs[lane] += actions[index + lane] * z - softplus
-            entropies[lane] += softplus - z * sigmoid(z)
+            z = logits[index + lane] if actions[index + lane] > HALF else -logits[index + lane]
+            tail = exp(-abs(z))
+            log_partition = F(math.log1p(tail))
+            log_probs[lane] += (z if z < ZERO else ZERO) - log_partition
+            entropies[lane] += log_partition + abs(z) * tail / (ONE + tail)
 
 
 @inner
@@ -155,8 +155,10 @@ def log_probs_and_entropies(plan_address, stride, rows):
         categorical_log_probs(plan, stride, rows)
     elif plan.head == BERNOULLI:
         bernoulli_log_probs(plan, stride, rows)
-    else:
+    elif plan.head == GAUSSIAN:
         gaussian_log_probs(plan, stride)
+    else:
+        state_dependent_log_probs(plan_address, stride)
 
 
 @linked("void(int64, int64, int64, float32, int64)")
@@ -167,8 +169,10 @@ def head_gradient(plan_address, stride, rows, entropy_weight, accumulate):
         categorical_gradient(plan, stride, rows, entropy_weight)
     elif plan.head == BERNOULLI:
         bernoulli_gradient(plan, stride, entropy_weight)
-    else:
+    elif plan.head == GAUSSIAN:
         gaussian_gradient(plan, stride, rows, entropy_weight, accumulate)
+    else:
+        state_dependent_gradient(plan_address, stride, rows, entropy_weight, accumulate)
 
 
 @inner
@@ -186,7 +190,10 @@ def choose_category(logs, probabilities, stride, count, uniform, deterministic):
 
 @linked("void(int64, int64, int64, CPointer(float32), int64)")
 def sample(plan_address, stride, rows, noise, deterministic):
-    """Choose ``plan.actions``, from ``noise`` [row, action]: uniform numbers, or normal ones for a Gaussian."""
+    """Choose ``plan.actions``, from ``noise`` [row, action].
+
+    That is uniform numbers, normal ones for a Gaussian, and the perturbation itself where it depends on the state.
+    """
     plan = plan_at(plan_address)
     layer, groups, actions = last_layer(plan), integers(plan.groups), floats(plan.actions)
     size = plan.action_size
@@ -204,5 +211,5 @@ def sample(plan_address, stride, rows, noise, deterministic):
                 p = sigmoid(output[place])
                 actions[place + row] = ONE if (p > HALF if deterministic else number < p) else ZERO
             else:
-                deviation = ZERO if deterministic else F(math.exp(floats(plan.log_std)[index])) * number
-                actions[place + row] = output[place] + deviation
+                scale = F(math.exp(floats(plan.log_std)[index])) if plan.head == GAUSSIAN else ONE
+                actions[place + row] = output[place] + (ZERO if deterministic else scale * number)

@@ -15,13 +15,14 @@ from numba import types
 from proximo.backends.fused.elementary import is_finite
 from proximo.backends.fused.heads import (
     CATEGORICAL,
-    GAUSSIAN,
+    STATE_DEPENDENT,
     log_probs_and_entropies,
     normalize_groups,
     sample,
 )
 from proximo.backends.fused.layers import LAYER_BYTES, forward, forward_row, padded
 from proximo.backends.fused.losses import actor_gradient, critic_gradient
+from proximo.backends.fused.masks import apply_masks
 from proximo.backends.fused.optimizers import squared_norm, step_parameters
 from proximo.backends.fused.simd import (
     doubles,
@@ -37,6 +38,7 @@ from proximo.backends.fused.simd import (
     target_at,
     update_at,
 )
+from proximo.backends.fused.state_dependent import perturb
 from proximo.backends.fused.structures import ActionKind, Column, Role, Status
 from proximo.functional.compilation import inner, kernel, linked
 
@@ -44,6 +46,7 @@ ACTOR, CRITIC = int(Role.ACTOR), int(Role.CRITIC)
 DONE, KL_EXCEEDED = int(Status.DONE), int(Status.KL_EXCEEDED)
 NON_FINITE, ABANDONED = int(Status.NON_FINITE), int(Status.ABANDONED)
 INT64, INT32, INT8 = int(ActionKind.INT64), int(ActionKind.INT32), int(ActionKind.INT8)
+FLOAT32 = int(ActionKind.FLOAT32)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
 SPINS = 20_000  # about 20 µs of waiting before a thread yields its core
 sched_yield = types.ExternalFunction("sched_yield" if os.name == "posix" else "SwitchToThread", types.int32())
@@ -91,7 +94,7 @@ def store_actions(plan, target, first, rows, stride):
         for index in range(size):
             number, place = actions[index * stride + row], (first + row) * size + index
             store_number(target.actions, plan.action_kind, place, number)
-            if plan.head == GAUSSIAN:
+            if plan.action_kind == FLOAT32:
                 number = max(min(number, floats(plan.high)[index]), floats(plan.low)[index])
                 store_number(target.env_actions, plan.action_kind, place, number)
             else:
@@ -119,10 +122,15 @@ def act(plan_address, target_address, observations, step, deterministic):
     for start in range(0, count, plan.lanes):
         rows, first = min(plan.lanes, count - start), step * target.environments + start
         chunk, stride = shift(floats(observations.ctypes.data), start * plan.features), padded(rows)
+        noise = shift(floats(target.noise), first * plan.action_size)
         run_network(plan.layers, plan.policy_layers, chunk, rows, stride)
+        if target.masks != 0:
+            apply_masks(plan_address, target.masks + first * plan.mask_width, 0, rows, stride)
         if plan.head == CATEGORICAL:
             normalize_groups(plan_address, stride)
-        sample(plan_address, stride, rows, shift(floats(target.noise), first * plan.action_size), deterministic)
+        elif plan.head == STATE_DEPENDENT:
+            perturb(plan_address, floats(target.matrices), start, rows, stride, rows <= FEW, noise)
+        sample(plan_address, stride, rows, noise, deterministic)
         log_probs_and_entropies(plan_address, stride, rows)
         for row in range(rows):
             floats(target.log_probs)[first + row] = floats(plan.log_probs)[row]

@@ -26,6 +26,12 @@ def padded(count):
     return (count + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
+@inlined
+def last_layer(plan):
+    """The layer that gives the parameters of the action distribution."""
+    return layer_at(plan.layers + (plan.policy_layers - 1) * LAYER_BYTES)
+
+
 @linked(
     "void(CPointer(float32), int64, int64, CPointer(float32), int64, CPointer(float32), int64, "
     "int64, int64, int64, int64)"
@@ -147,6 +153,18 @@ def forward(layers, count, stride):
         activate(layer.activation, output, floats(layer.slope), layer.outputs * stride)
 
 
+@inlined
+def matrix_vector(matrix, inputs, outputs, vector, result):
+    """``result[outputs] = matrix[outputs, inputs] · vector[inputs]``; the vector is padded with zeros."""
+    output = 0
+    while output + 4 <= outputs:
+        dot_4(shift(matrix, output * inputs), inputs, vector, shift(result, output))
+        output += 4
+    while output < outputs:
+        dot_1(shift(matrix, output * inputs), inputs, vector, shift(result, output))
+        output += 1
+
+
 @linked("void(int64, int64, int64, int64)")
 def forward_row(layers, count, row, stride):
     """The same for one sample, in ``input_rows`` of the first layer: no lanes to fill, so dot products are quicker.
@@ -155,17 +173,13 @@ def forward_row(layers, count, row, stride):
     """
     for index in range(count):
         layer = layer_at(layers + index * LAYER_BYTES)
-        weight, bias, inputs = floats(layer.weight), floats(layer.bias), layer.inputs
-        sample, result = shift(floats(layer.input_rows), row * padded(inputs)), floats(layer.margin)
+        bias, result = floats(layer.bias), floats(layer.margin)
+        sample = shift(floats(layer.input_rows), row * padded(layer.inputs))
         if index + 1 < count:
             result = shift(floats(layer_at(layers + (index + 1) * LAYER_BYTES).input_rows), row * padded(layer.outputs))
-        output = 0
-        while output + 4 <= layer.outputs:
-            dot_4(shift(weight, output * inputs), inputs, sample, shift(result, output))
-            output += 4
-        while output < layer.outputs:
-            dot_1(shift(weight, output * inputs), inputs, sample, shift(result, output))
-            output += 1
+            for output in range(layer.outputs, padded(layer.outputs)):
+                result[output] = ZERO  # a backward pass leaves other numbers there
+        matrix_vector(floats(layer.weight), layer.inputs, layer.outputs, sample, result)
         for output in range(layer.outputs):
             result[output] += bias[output]
         activate(layer.activation, result, floats(layer.slope), layer.outputs)

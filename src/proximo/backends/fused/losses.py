@@ -8,6 +8,7 @@ import math
 from proximo.backends.fused.elementary import ONE, ZERO, F, exp
 from proximo.backends.fused.heads import CATEGORICAL, head_gradient, log_probs_and_entropies, normalize_groups
 from proximo.backends.fused.layers import LAYER_BYTES, backward, forward, padded, transpose
+from proximo.backends.fused.masks import apply_masks
 from proximo.backends.fused.simd import floats, integers, layer_at, plan_at, shift, update_at
 from proximo.backends.fused.structures import Column, Objective
 from proximo.functional.compilation import inner, linked
@@ -95,6 +96,8 @@ def actor_gradient(plan_address, update_address, order, batch, metrics):
             for row in range(rows):
                 floats(plan.actions)[index * stride + row] = actions[chunk[row] * plan.action_size + index]
         forward(plan.layers, plan.policy_layers, stride)
+        if update.masks != 0:
+            apply_masks(plan_address, update.masks, order + 8 * start, rows, stride)
         if plan.head == CATEGORICAL:
             normalize_groups(plan_address, stride)
         log_probs_and_entropies(plan_address, stride, rows)

@@ -16,16 +16,19 @@ from proximo.functional.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
     DiagGaussianDistribution,
+    MaskableBernoulliDistribution,
     MultiCategoricalDistribution,
+    StateDependentNoiseDistribution,
 )
 from proximo.functional.spaces import is_image_space
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.encoders import FlattenExtractor, MlpExtractor
+from proximo.networks.optimizers import RMSpropTFLike
 
 # what the kernels do in the place of these methods is right only if nobody has given them another meaning
 METHODS = (
     "forward", "evaluate_actions", "predict_values", "get_distribution", "extract_features",
-    "_get_action_dist_from_latent", "_latents", "bound_actions",
+    "_get_action_dist_from_latent", "_latents", "bound_actions", "reset_noise",
 )  # fmt: skip
 
 ACTIVATIONS: dict[type[nn.Module], Activation] = {
@@ -41,13 +44,16 @@ ACTIVATIONS: dict[type[nn.Module], Activation] = {
 HEADS: dict[type[Any], Head] = {
     CategoricalDistribution: Head.CATEGORICAL,
     MultiCategoricalDistribution: Head.CATEGORICAL,
+    MaskableBernoulliDistribution: Head.CATEGORICAL,
     BernoulliDistribution: Head.BERNOULLI,
     DiagGaussianDistribution: Head.GAUSSIAN,
+    StateDependentNoiseDistribution: Head.STATE_DEPENDENT,
 }
 
 OPTIMIZERS: dict[type[torch.optim.Optimizer], Optimizer] = {
     torch.optim.Adam: Optimizer.ADAM,
     torch.optim.RMSprop: Optimizer.RMSPROP,
+    RMSpropTFLike: Optimizer.RMSPROP_TF,
 }
 UNSUPPORTED_OPTIONS = ("weight_decay", "amsgrad", "maximize", "capturable", "differentiable", "momentum", "centered")
 
@@ -92,6 +98,8 @@ def _obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
 
 
 def _class_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
+    if policy.recurrent:
+        yield f"policy has memory ({type(policy).__name__})"
     for method in METHODS:
         if method in vars(policy) or getattr(type(policy), method, None) is not getattr(ActorCriticPolicy, method):
             yield f"policy class overrides {method}"
@@ -111,6 +119,11 @@ def _space_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
             yield f"observation space is {type(policy.observation_space).__name__}"
     if type(policy.action_dist) not in HEADS:
         yield f"action distribution is {type(policy.action_dist).__name__}"
+    if isinstance(policy.action_dist, StateDependentNoiseDistribution):
+        if policy.action_dist.bijector is not None:
+            yield "actions are squashed"
+        if policy.action_dist.learn_features:
+            yield "state-dependent noise trains the features"
     if stored_action_dtype(policy.action_space) not in ACTION_KINDS:
         yield f"actions are {policy.action_space.dtype}"
 
@@ -190,6 +203,8 @@ def _optimizer_obstacles(optimizer: torch.optim.Optimizer, parameters: list[nn.P
     for option in UNSUPPORTED_OPTIONS:
         if group.get(option):
             yield f"optimizer option {option} is set"
+    if not group["eps"] > 0:  # the padding between parameters would become 0 / 0
+        yield f"optimizer option eps is {group['eps']}"
     if {id(parameter) for parameter in group["params"]} != {id(parameter) for parameter in parameters}:
         yield "optimizer does not hold all parameters"
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 
-from proximo.backends.fused.elementary import ONE, F
+from proximo.backends.fused.elementary import ONE, ZERO, F
 from proximo.backends.fused.simd import floats, segment_at, shift, update_at
 from proximo.backends.fused.structures import SEGMENT, Optimizer
 from proximo.functional.compilation import inner, linked
 
-ADAM = int(Optimizer.ADAM)
+ADAM, RMSPROP_TF = int(Optimizer.ADAM), int(Optimizer.RMSPROP_TF)
 SEGMENT_BYTES = SEGMENT.itemsize
 
 
@@ -45,13 +45,14 @@ def adam(parameter, gradient, momentum, variance, size, step, scale, update):
 
 @inner
 def rmsprop(parameter, gradient, variance, size, scale, update):
-    """v ← α v + (1 − α) g², p ← p − lr · g / (√v + ε)."""
+    """v ← α v + (1 − α) g², p ← p − lr · g / (√v + ε), or, as TensorFlow has it, / √(v + ε)."""
     decay, new_share = F(update.variance_decay), F(1.0 - update.variance_decay)
     learning_rate, epsilon = F(update.learning_rate), F(update.epsilon)
+    within, outside = (epsilon, ZERO) if update.optimizer == RMSPROP_TF else (ZERO, epsilon)
     for place in range(size):
         slope = gradient[place] * scale
         variance[place] = variance[place] * decay + slope * slope * new_share
-        parameter[place] -= learning_rate * slope / (F(math.sqrt(variance[place])) + epsilon)
+        parameter[place] -= learning_rate * slope / (F(math.sqrt(variance[place] + within)) + outside)
 
 
 @linked("void(int64, int64, float64)")

@@ -13,6 +13,7 @@ from proximo.backends.fused.obstacles import ACTION_KINDS, HEADS, OPTIMIZERS, li
 from proximo.backends.fused.structures import (
     ALIGNMENT,
     CHUNK,
+    EXPLORATION,
     LAYER,
     PLAN,
     SEGMENT,
@@ -24,6 +25,7 @@ from proximo.backends.fused.structures import (
     Role,
 )
 from proximo.data import Array
+from proximo.functional.distributions import StateDependentNoiseDistribution
 from proximo.functional.spaces import get_action_dim
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters, padded
@@ -46,6 +48,11 @@ class Structure:
         self.arrays[name] = array
         self.record[name] = array.ctypes.data
         return array
+
+    def unbind(self, name: str) -> None:
+        """Let go of an array: its address is 0."""
+        self.arrays.pop(name, None)
+        self.record[name] = 0
 
     def set(self, **fields: float) -> None:
         for name, value in fields.items():
@@ -100,13 +107,17 @@ class PolicyPlan(Structure):
             groups[:], starts[:] = space.n, space.start
         elif isinstance(space, spaces.MultiDiscrete):
             groups[:], starts[:] = space.nvec, space.start
+        elif isinstance(space, spaces.MultiBinary):
+            groups[:] = 2  # where a switch is a choice between off and on
         self.bind("groups", groups)
         self.bind("starts", starts)
         if isinstance(space, spaces.Box):
             self.bind("low", space.low.astype(np.float32).reshape(-1))
             self.bind("high", space.high.astype(np.float32).reshape(-1))
-        if head is Head.GAUSSIAN:
+        if head in (Head.GAUSSIAN, Head.STATE_DEPENDENT):
             self.set(log_std=self.parameter(policy.log_std), log_std_gradient=self.gradient(policy.log_std))
+        if isinstance(policy.action_dist, StateDependentNoiseDistribution):
+            self._bind_exploration(policy.action_dist, *policy.log_std.shape)
         self.set(
             head=head,
             action_size=size,
@@ -117,7 +128,29 @@ class PolicyPlan(Structure):
             group_entropies=self._allocate(size, CHUNK),
             log_prob_gradients=self._allocate(CHUNK),
             scratch=self._allocate(CHUNK),
+            mask_width=policy.action_dist.mask_width,
         )
+
+    def _bind_exploration(self, distribution: StateDependentNoiseDistribution, latents: int, columns: int) -> None:
+        self.exploration = Structure(EXPLORATION)
+        self.exploration.set(
+            columns=columns,
+            expln=distribution.use_expln,
+            squared_deviations=self._allocate(latents, columns),
+            squared_latents=self._allocate(padded(latents), CHUNK),
+            squared_latent_rows=self._allocate(CHUNK, padded(latents)),
+            variances=self._allocate(columns, CHUNK),
+            variance_errors=self._allocate(columns, CHUNK),
+            gradient=self._allocate(columns, padded(latents)),
+            epsilon=distribution.epsilon,
+        )
+        self.set(exploration=self.exploration.address)
+
+    def expect_masks(self) -> None:
+        """Make room for the masks of a chunk: only who masks pays for it, since there may be thousands of actions."""
+        if not self.record["allowed"]:
+            width = padded(int(self.record["mask_width"][0]))
+            self.set(mask_rows=self._allocate(CHUNK, width), allowed=self._allocate(width, CHUNK))
 
     def parameter(self, parameter: torch.Tensor) -> int:
         """Address of a parameter in flat memory."""
@@ -134,12 +167,18 @@ class PolicyPlan(Structure):
 class ActionTarget(Structure):
     """Where acting writes its results, and the random numbers it reads."""
 
-    def __init__(self, steps: int, environments: int, action_size: int, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, steps: int, environments: int, action_size: int, dtype: np.dtype[Any], latents: int | None = None
+    ) -> None:
+        """``latents`` counts the inputs of state-dependent noise, if that is what the policy explores with."""
         super().__init__(TARGET)
         self.steps, self.environments = steps, environments
         self.set(environments=environments)
         self.noise = self.bind("noise", np.zeros((steps, environments, action_size), np.float32))
         self.env_actions = self.bind("env_actions", np.zeros((steps, environments, action_size), dtype))
+        if latents is not None:
+            self.normals = np.zeros((environments, action_size, latents), np.float32)
+            self.matrices = self.bind("matrices", aligned_floats(environments, action_size, padded(latents)))
 
     def draw(self, head: Head, generator: np.random.Generator) -> None:
         """Fresh random numbers for all steps: standard normal for a Gaussian, else uniform."""
@@ -147,6 +186,11 @@ class ActionTarget(Structure):
             generator.standard_normal(out=self.noise, dtype=np.float32)
         else:
             generator.random(out=self.noise, dtype=np.float32)
+
+    def draw_matrices(self, deviations: Array, generator: np.random.Generator) -> None:
+        """Fresh noise matrices for state-dependent exploration; their ``deviations`` are [latent, action]."""
+        generator.standard_normal(out=self.normals, dtype=np.float32)
+        np.multiply(self.normals, deviations.T, out=self.matrices[..., : self.normals.shape[-1]])
 
 
 class UpdatePlan(Structure):

@@ -14,7 +14,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic as numba_intrinsic
 from numba.np.numpy_support import from_dtype
 
-from proximo.backends.fused.structures import LAYER, PLAN, SEGMENT, TARGET, UPDATE
+from proximo.backends.fused.structures import EXPLORATION, LAYER, PLAN, SEGMENT, TARGET, UPDATE
 
 intrinsic: Any = numba_intrinsic  # what it returns is called by kernels only, and so are its arguments' types
 AVX512 = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[-1]  # the processor numba compiles for
@@ -43,6 +43,7 @@ doubles = _view(types.CPointer(types.float64))
 integers = _view(types.CPointer(types.int64))
 integers_32 = _view(types.CPointer(types.int32))
 integers_8 = _view(types.CPointer(types.int8))
+exploration_at = _view(from_dtype(EXPLORATION))
 layer_at = _view(from_dtype(LAYER))
 plan_at = _view(from_dtype(PLAN))
 segment_at = _view(from_dtype(SEGMENT))

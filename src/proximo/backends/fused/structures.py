@@ -34,6 +34,7 @@ class Head(IntEnum):
     CATEGORICAL = 0  # ``groups`` counts the choices of each action
     BERNOULLI = 1
     GAUSSIAN = 2
+    STATE_DEPENDENT = 3  # a Gaussian whose noise is a linear function of the latent, see ``EXPLORATION``
 
 
 class ActionKind(IntEnum):
@@ -55,6 +56,7 @@ class Objective(IntEnum):
 class Optimizer(IntEnum):
     ADAM = 0
     RMSPROP = 1
+    RMSPROP_TF = 2  # ε within the square root
 
 
 class Role(IntEnum):
@@ -97,22 +99,32 @@ LAYER = _structure(
 )
 
 # An actor-critic: layers of the policy, then of the value network; head and action space; scratch memory per lane.
+# Masks, once there are any, are spread as ones and zeros over mask_rows [lane, entry padded] and allowed [entry, lane].
 PLAN = _structure(
     "layers policy_layers value_layers features lanes "
-    "head groups action_size action_kind starts low high log_std log_std_gradient "
-    "actions log_probs entropies group_entropies log_prob_gradients scratch"
+    "head groups action_size action_kind starts low high log_std log_std_gradient exploration "
+    "actions log_probs entropies group_entropies log_prob_gradients scratch mask_width mask_rows allowed"
 )
 
-# Where acting writes: noise [time, env, action] is read; actions, values, log_probs and env_actions are written.
-TARGET = _structure("environments noise actions values log_probs env_actions")
+# State-dependent noise: columns counts the deviations per latent, one for each action or one for all of them.
+# squared_deviations [latent, column]; squared_latents [latent, lane], transposed in squared_latent_rows
+# [lane, latent padded]; variances and variance_errors [column, lane]; gradient [column, latent padded].
+EXPLORATION = _structure(
+    "columns expln squared_deviations squared_latents squared_latent_rows variances variance_errors gradient",
+    "epsilon",
+)
+
+# Where acting writes: noise [time, env, action] and, unless their addresses are 0, masks [time, env, entry] and noise
+# matrices [env, action, latent padded with zeros] are read; actions, values, log_probs and env_actions are written.
+TARGET = _structure("environments noise masks matrices actions values log_probs env_actions")
 
 # A parameter within the flat memory: first float, number of floats with padding, network it belongs to.
 SEGMENT = _structure("offset size role")
 
-# One update: the samples, the order to take them in for each epoch, what to minimise, the optimiser's memory,
-# what is reported per minibatch, and where two threads meet.
+# One update: the samples (masks may be 0), the order to take them in for each epoch, what to minimise, the optimiser's
+# memory, what is reported per minibatch, and where two threads meet.
 UPDATE = _structure(
-    "features actions log_probs values advantages returns scaled_advantages orders epochs samples batch_size "
+    "features actions masks log_probs values advantages returns scaled_advantages orders epochs samples batch_size "
     "objective normalize_advantage optimizer data gradients momentum variance steps segments segment_count "
     "rows squares barrier",
     "clip_range clip_range_vf ent_coef vf_coef max_grad_norm target_kl "

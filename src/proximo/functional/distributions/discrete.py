@@ -39,8 +39,10 @@ class CategoricalDistribution(Distribution):
         return self
 
     def apply_masking(self, masks: Tensor) -> None:
-        allowed = self.log_probs.masked_fill(~masks.bool().view_as(self.log_probs), MASKED_LOGIT)
-        self.log_probs = functional.log_softmax(allowed, dim=-1)
+        forbidden = ~masks.bool().view_as(self.log_probs)
+        # normalised without the forbidden ones: an allowed action may be less likely than any finite stand-in for them
+        allowed = functional.log_softmax(self.log_probs.masked_fill(forbidden, -torch.inf), dim=-1)
+        self.log_probs = allowed.masked_fill(forbidden, MASKED_LOGIT)
 
     def log_prob(self, actions: Tensor) -> Tensor:
         return self.log_probs.gather(-1, actions.long().reshape(-1, 1)).squeeze(-1)

@@ -1,0 +1,204 @@
+"""Trust-region policy optimisation (Schulman et al. 2015, https://arxiv.org/abs/1502.05477).
+
+One natural-gradient step of the policy per rollout, as long as the divergence from the old policy allows, then the
+value network is fitted to the returns in minibatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from proximo.data import Metrics, Minibatch
+from proximo.errors import NonFiniteError
+from proximo.functional.distributions import Distribution, kl_divergence
+from proximo.functional.losses import normalize
+from proximo.functional.statistics import explained_variance
+from proximo.functional.trust_region import (
+    assign_values,
+    conjugate_gradient,
+    fisher_product,
+    flat_gradient,
+    flat_values,
+    frozen,
+    influential,
+    largest_step,
+)
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.rollout.minibatches import minibatches, on_device, take
+from proximo.rollout.storage import RolloutBuffer, is_stock
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustRegionSettings:
+    """What one update needs to know: the hyperparameters with their schedules already evaluated."""
+
+    learning_rate: float
+    batch_size: int
+    n_critic_updates: int
+    target_kl: float
+    cg_max_steps: int
+    cg_damping: float
+    line_search_shrinking_factor: float
+    line_search_max_iter: int
+    sub_sampling_factor: int
+    normalize_advantage: bool
+
+
+class Surrogate:
+    """What the policy step maximises, L(θ) = E[π_θ(a|s) / π_old(a|s) · A], and what limits it, KL(π_θ ‖ π_old)."""
+
+    def __init__(self, policy: ActorCriticPolicy, batch: Minibatch, normalize_advantage: bool) -> None:
+        self.policy, self.batch = policy, batch
+        self.advantages = normalize(batch.advantages) if normalize_advantage else batch.advantages
+        with torch.no_grad():
+            self.old_distribution = frozen(self._distribution())
+
+    def __call__(self) -> tuple[Tensor, Tensor]:
+        """Objective and divergence under the policy's current parameters.
+
+        The divergence is the mean over the batch, and over the parts of continuous and binary actions, as in
+        sb3-contrib, so that a ``target_kl`` means the same there.
+        """
+        distribution = self._distribution()
+        ratio = torch.exp(distribution.log_prob(self.batch.actions) - self.batch.old_log_prob)
+        return (self.advantages * ratio).mean(), kl_divergence(distribution, self.old_distribution).mean()
+
+    def _distribution(self) -> Distribution:
+        masks = self.batch.action_masks
+        options = {} if masks is None else {"action_masks": masks}
+        return self.policy.get_distribution(self.batch.observations, **options)
+
+
+class PolicyStep(NamedTuple):
+    """How the line search ended; where it found nothing, the policy is the old one."""
+
+    objective: float
+    divergence: float
+    succeeded: bool
+
+
+class TRPOLearner:
+    """Updates a policy from a rollout; returns metrics and keeps nothing but its random generator."""
+
+    def __init__(self, policy: ActorCriticPolicy, generator: np.random.Generator) -> None:
+        self.policy = policy
+        self.generator = generator
+
+    def update(self, buffer: RolloutBuffer, settings: TrustRegionSettings) -> Metrics:
+        """Train on one rollout with its advantages."""
+        self.policy.set_training_mode(True)
+        actor, step = self._improve_policy(buffer, settings)
+        value_loss = self._fit_values(buffer, settings, self._critic(actor))
+        metrics = {
+            "policy_objective": step.objective,
+            "value_loss": value_loss,
+            "kl_divergence_loss": step.divergence,
+            "explained_variance": explained_variance(buffer.values.flatten(), buffer.returns.flatten()),
+            "is_line_search_success": float(step.succeeded),
+            "learning_rate": settings.learning_rate,
+        }
+        if hasattr(self.policy, "log_std"):
+            metrics["std"] = float(self.policy.log_std.detach().exp().mean())
+        return metrics
+
+    # -- the policy: one step along the natural gradient
+
+    def _improve_policy(
+        self, buffer: RolloutBuffer, settings: TrustRegionSettings
+    ) -> tuple[list[nn.Parameter], PolicyStep]:
+        """Step the policy; returns its parameters too, which are those that its distribution depends on."""
+        batch = every(settings.sub_sampling_factor, next(self._epoch(buffer, None)))
+        surrogate = Surrogate(self.policy, batch, settings.normalize_advantage)
+        objective, divergence = surrogate()
+        actor = influential(divergence, [part for part in self.policy.parameters() if part.requires_grad])
+        step = natural_step(objective, divergence, actor, settings)
+        return actor, line_search(surrogate, actor, step, float(objective.detach()), settings)
+
+    # -- the value network: minibatches of gradient steps
+
+    def _critic(self, actor: Sequence[nn.Parameter]) -> list[nn.Parameter]:
+        """All but the policy's parameters: those they share must not leave the trust region with the value's step."""
+        taken = {id(parameter) for parameter in actor}
+        return [part for part in self.policy.parameters() if part.requires_grad and id(part) not in taken]
+
+    def _fit_values(
+        self, buffer: RolloutBuffer, settings: TrustRegionSettings, critic: Sequence[nn.Parameter]
+    ) -> float:
+        """Least squares to the returns; the mean of the minibatches' losses."""
+        for group in self.policy.optimizer.param_groups:
+            group["lr"] = settings.learning_rate
+        losses = [
+            self._fit_minibatch(batch, critic)
+            for _ in range(settings.n_critic_updates)
+            for batch in self._epoch(buffer, settings.batch_size)
+        ]
+        return float(torch.stack(losses).mean())
+
+    def _fit_minibatch(self, batch: Minibatch, critic: Sequence[nn.Parameter]) -> Tensor:
+        optimizer = self.policy.optimizer
+        loss = functional.mse_loss(self.policy.predict_values(batch.observations).flatten(), batch.returns)
+        optimizer.zero_grad()  # the policy's parameters have no gradient then, and the optimiser passes them by
+        loss.backward(inputs=list(critic))
+        norm = nn.utils.get_total_norm([part.grad for part in critic if part.grad is not None])
+        if not torch.isfinite(norm):
+            raise non_finite("value network")
+        optimizer.step()
+        return loss.detach()
+
+    def _epoch(self, buffer: RolloutBuffer, batch_size: int | None) -> Iterator[Minibatch]:
+        """The rollout in random order, in minibatches; None is one batch of everything."""
+        if not is_stock(buffer):
+            return buffer.get(batch_size)
+        order = self.generator.permutation(buffer.rollout.sample_indices())
+        return minibatches(on_device(buffer.rollout, self.policy.device), order, batch_size or len(order))
+
+
+def every(factor: int, batch: Minibatch) -> Minibatch:
+    """Every ``factor``-th sample of a batch."""
+    if factor == 1:
+        return batch
+    return take(batch, torch.arange(0, len(batch.advantages), factor, device=batch.advantages.device))
+
+
+def natural_step(
+    objective: Tensor, divergence: Tensor, actor: Sequence[nn.Parameter], settings: TrustRegionSettings
+) -> Tensor:
+    """F⁻¹ ∇L, as long as the quadratic model of the divergence allows."""
+    gradient = flat_gradient(objective, actor, retain_graph=True)
+    if not torch.isfinite(gradient).all():
+        raise non_finite("policy")
+    product = fisher_product(divergence, actor, settings.cg_damping)
+    direction = conjugate_gradient(product, gradient, settings.cg_max_steps)
+    return largest_step(direction, product(direction), settings.target_kl)
+
+
+@torch.no_grad()
+def line_search(
+    surrogate: Surrogate, actor: Sequence[nn.Parameter], step: Tensor, objective: float, settings: TrustRegionSettings
+) -> PolicyStep:
+    """Shorten ``step`` until it improves the objective within the trust region, or give it up and stay."""
+    start = flat_values(actor)
+    for attempt in range(settings.line_search_max_iter):
+        assign_values(actor, start + settings.line_search_shrinking_factor**attempt * step)
+        try:
+            new_objective, divergence = surrogate()
+        except ValueError:  # torch's: after so long a step a deviation is 0, or the logits are NaN
+            continue
+        if divergence < settings.target_kl and new_objective > objective:
+            return PolicyStep(float(new_objective), float(divergence), succeeded=True)
+    assign_values(actor, start)
+    return PolicyStep(objective, 0.0, succeeded=False)
+
+
+def non_finite(network: str) -> NonFiniteError:
+    return NonFiniteError(
+        f"NaN or infinity in the gradient of the {network}; it was not applied, so the weights are still finite. "
+        "VecNormalize around the environment, or a smaller learning_rate for the value network, usually cures this"
+    )

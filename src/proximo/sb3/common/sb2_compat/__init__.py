@@ -1,0 +1,1 @@
+"""What makes results of older versions reproducible."""

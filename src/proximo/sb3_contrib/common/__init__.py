@@ -1,0 +1,1 @@
+"""What sb3-contrib calls ``common``."""

@@ -1,0 +1,20 @@
+"""Distributions of masked actions; every distribution of discrete choices in the house takes masks."""
+
+from __future__ import annotations
+
+from proximo.functional.distributions import CategoricalDistribution as MaskableCategoricalDistribution
+from proximo.functional.distributions import Distribution, MaskableBernoulliDistribution
+from proximo.functional.distributions import Distribution as MaskableDistribution
+from proximo.functional.distributions import MultiCategoricalDistribution as MaskableMultiCategoricalDistribution
+from proximo.functional.distributions.masked import MaskableCategorical, MaybeMasks, make_masked_proba_distribution
+
+__all__ = [
+    "Distribution",
+    "MaskableBernoulliDistribution",
+    "MaskableCategorical",
+    "MaskableCategoricalDistribution",
+    "MaskableDistribution",
+    "MaskableMultiCategoricalDistribution",
+    "MaybeMasks",
+    "make_masked_proba_distribution",
+]

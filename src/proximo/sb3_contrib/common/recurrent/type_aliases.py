@@ -1,0 +1,10 @@
+"""Names for types of policies with memory."""
+
+from __future__ import annotations
+
+from proximo.data import Minibatch as RecurrentDictRolloutBufferSamples
+from proximo.data import Minibatch as RecurrentRolloutBufferSamples
+from proximo.networks.recurrent import RNNStates
+from proximo.sb3.common.type_aliases import TensorDict
+
+__all__ = ["RNNStates", "RecurrentDictRolloutBufferSamples", "RecurrentRolloutBufferSamples", "TensorDict"]

@@ -1,0 +1,8 @@
+"""Show how much of the episode is left."""
+
+from __future__ import annotations
+
+from proximo.data import Observation as TimeFeatureObs
+from proximo.envs.time_feature import TimeFeatureWrapper
+
+__all__ = ["TimeFeatureObs", "TimeFeatureWrapper"]

@@ -1,0 +1,9 @@
+"""RecurrentPPO."""
+
+from __future__ import annotations
+
+from proximo.agents.recurrent_ppo import RecurrentPPO
+from proximo.networks.recurrent import RNNStates
+from proximo.sb3.common.type_aliases import GymEnv, MaybeCallback, Schedule
+
+__all__ = ["GymEnv", "MaybeCallback", "RNNStates", "RecurrentPPO", "Schedule"]

@@ -1,0 +1,10 @@
+"""TRPO and its policies."""
+
+from __future__ import annotations
+
+from proximo.agents.trpo import TRPO
+from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
+from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy
+from proximo.networks.actor_critic import MultiInputActorCriticPolicy as MultiInputPolicy
+
+__all__ = ["TRPO", "CnnPolicy", "MlpPolicy", "MultiInputPolicy"]
