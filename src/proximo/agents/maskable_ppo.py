@@ -16,6 +16,7 @@ class MaskablePPO(PPO):
     ``PPO(…).learn(…, use_masking=True)`` does the same with any policy, recurrent ones and hybrid actions too.
     """
 
+    run_name: ClassVar[str] = "MaskablePPO"
     policy_aliases: ClassVar[Any] = {**PPO.policy_aliases, **MASKABLE_POLICY_ALIASES}
 
     def learn(  # type: ignore[override] # sb3-contrib has the last two arguments in this order

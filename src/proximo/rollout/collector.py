@@ -74,6 +74,8 @@ class Collector:
                 arrays = self.env.step_arrays(actions)
                 proceed = listener.on_step(buffer.n_envs, None) if wants_steps else True
             if not proceed:
+                # the environments have moved on: a later learn() goes on from here
+                self.observations, self.episode_starts = arrays.observations, arrays.terminated | arrays.truncated
                 return False
             self._record(arrays, backend, buffer, step)
         self._finish(backend, buffer)

@@ -152,15 +152,25 @@ def _check_available(preset: Preset) -> None:
 
 
 def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """``policy_kwargs`` with the activation's class in place of its name."""
-    activation = policy_kwargs.get("activation_fn")
-    if not isinstance(activation, str):
-        return dict(policy_kwargs)
-    from torch import nn
+    """``policy_kwargs`` with the classes of activation and optimiser in place of their names."""
+    from torch import nn, optim
 
-    known = [name for name in nn.modules.activation.__all__ if isinstance(getattr(nn, name, None), type)]
-    by_lower_case = {name.lower(): name for name in known}
-    if activation.lower() not in by_lower_case:
-        hint = near_matches(activation, known)
-        raise ValueError(f"activation_fn is {activation!r}, which is no activation of torch.nn; {hint}")
-    return {**policy_kwargs, "activation_fn": getattr(nn, by_lower_case[activation.lower()])}
+    from proximo.networks.optimizers import RMSpropTFLike
+
+    activations = {name: getattr(nn, name, None) for name in nn.modules.activation.__all__}
+    optimizers = {name: getattr(optim, name) for name in ("Adam", "AdamW", "RMSprop", "SGD")}
+    arguments = dict(policy_kwargs)
+    for key, known in (
+        ("activation_fn", activations),
+        ("optimizer_class", {**optimizers, "RMSpropTFLike": RMSpropTFLike}),
+    ):
+        if isinstance(arguments.get(key), str):
+            arguments[key] = _named_class(key, arguments[key], known)
+    return arguments
+
+
+def _named_class(key: str, name: str, known: Mapping[str, Any]) -> type:
+    by_lower_case = {known_name.lower(): value for known_name, value in known.items() if isinstance(value, type)}
+    if name.lower() not in by_lower_case:
+        raise ValueError(f"{key} is {name!r}, which is none that a preset may name; {near_matches(name, known)}")
+    return by_lower_case[name.lower()]
