@@ -21,7 +21,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # NaN and infinity keep their meaning, so the guards of a kernel see them; sums may be reordered, products fused
 FASTMATH = {"contract", "reassoc", "nsz"}
 
-ABOUT_SECONDS = 6
+ABOUT_SECONDS = 7
 
 
 def announce(message: str) -> None:

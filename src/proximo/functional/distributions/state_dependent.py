@@ -67,7 +67,7 @@ class StateDependentNoiseDistribution(Distribution):
 
     def sample_weights(self, log_std: Tensor, batch_size: int = 1) -> None:
         """Redraw the noise matrices: one shared, and one for each of ``batch_size`` environments."""
-        std = self.get_std(log_std)
+        std = self.get_std(log_std).detach()  # the noise is drawn to act, nothing trains through it
         self.exploration_mat = std * torch.randn_like(std)
         self.exploration_matrices = std * torch.randn(batch_size, *std.shape, device=std.device)
 
