@@ -98,7 +98,9 @@ KINDS = {
     "gymnasium's loop": lambda: as_vec_env(SyncVectorEnv(FACTORIES)),
     "gymnasium's loop, same step": lambda: as_vec_env(SyncVectorEnv(FACTORIES, autoreset_mode=AutoresetMode.SAME_STEP)),
     "gymnasium's workers": lambda: as_vec_env(AsyncVectorEnv(FACTORIES)),
-    "gymnasium's workers, wrapped": lambda: as_vec_env(gym.wrappers.vector.ClipReward(AsyncVectorEnv(FACTORIES))),
+    "gymnasium's workers, wrapped": lambda: as_vec_env(
+        gym.wrappers.vector.ClipReward(AsyncVectorEnv(FACTORIES), -10.0, 10.0)
+    ),
     "vector env with a method": lambda: as_vec_env(OwnVectorEnv(in_infos=False)),
     "vector env with infos": lambda: as_vec_env(OwnVectorEnv(in_infos=True)),
     "Stable-Baselines3's": lambda: as_vec_env(ForeignDummyVecEnv(FACTORIES)),
