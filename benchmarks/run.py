@@ -4,7 +4,7 @@ Both libraries take turns in one process; each number is the median of its turns
 thread and with all of them, and the better median counts.
 
     python -m benchmarks.run                     # everything, about 15 minutes
-    python -m benchmarks.run --only "CartPole"   # rows whose name contains a word; nothing is written
+    python -m benchmarks.run --only "CartPole"   # rows whose name contains a word, measured again
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ Measured with `make bench` on: {described}.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="only rows whose name contains this; nothing is written")
+    parser.add_argument("--only", default="", help="only rows whose name contains this; the others stay as stored")
     parser.add_argument("--turns", type=int, default=3, help="turns of each library per row")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", category=UserWarning)
@@ -148,7 +148,11 @@ def main() -> None:
                 results.append(measure(work, arguments.turns))
             console.print(f"{work.name}: {results[-1]['ratio']} times SB3", highlight=False)
     show(console, "steps per second", speed_table(results))
-    if not arguments.only:
+    if arguments.only:
+        stored = json.loads((RESULTS / "speed.json").read_text())
+        measured = {row["work"]: row for row in results}
+        write([measured.get(row["work"], row) for row in stored["speed"]], stored["processes"])
+    else:
         whole = measure_processes()
         show(console, "whole processes", process_table(whole))
         write(results, whole)

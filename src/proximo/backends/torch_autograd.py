@@ -22,6 +22,10 @@ class TorchBackend:
         self.policy = policy
         self.flat = flat
         self.description = f"torch: {reason}"
+        if type(policy.optimizer) in (torch.optim.Adam, torch.optim.AdamW):
+            for group in policy.optimizer.param_groups:
+                if group["fused"] is None and group["foreach"] is None:
+                    group["fused"] = True  # one pass over parameters and moments instead of seven
         self.sde_sample_freq = sde_sample_freq  # steps between new noise matrices; −1: one set per rollout
         self.states: RNNStates | None = None  # what a policy with memory remembers of the current episodes
 

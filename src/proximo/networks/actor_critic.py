@@ -98,6 +98,8 @@ class BasePolicy(nn.Module, ABC):
         return self.features_extractor_class(self.observation_space, **self.features_extractor_kwargs)
 
     def extract_features(self, obs: TensorObservation, features_extractor: BaseFeaturesExtractor) -> Any:
+        if self.normalize_images and type(features_extractor) is NatureCNN and isinstance(obs, Tensor):
+            return features_extractor.forward_bytes(obs)  # an image space of bytes, or it would not have been built
         return features_extractor(preprocess_obs(obs, self.observation_space, self.normalize_images))
 
     @staticmethod
