@@ -81,10 +81,13 @@ class NatureCNN(BaseFeaturesExtractor):
 
     def forward_bytes(self, images: Tensor) -> Tensor:
         """The same for images of bytes: the division by 255 goes into the first layer's few weights."""
-        first: nn.Conv2d = self.cnn[0]  # type: ignore[assignment]
+        first: Any
+        first, *others = self.cnn
         pixels = images.contiguous(memory_format=torch.channels_last).float()
         hidden = functional.conv2d(pixels, first.weight / 255.0, first.bias, first.stride)
-        return self.linear(self.cnn[1:](hidden))
+        for layer in others:
+            hidden = layer(hidden)
+        return self.linear(hidden)
 
 
 class CombinedExtractor(BaseFeaturesExtractor):
