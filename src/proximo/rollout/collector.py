@@ -74,8 +74,7 @@ class Collector:
                 arrays = self.env.step_arrays(actions)
                 proceed = listener.on_step(buffer.n_envs, None) if wants_steps else True
             if not proceed:
-                # the environments have moved on: a later learn() goes on from here
-                self.observations, self.episode_starts = arrays.observations, arrays.terminated | arrays.truncated
+                self._move_on(arrays)  # a later learn() goes on from where the environments are
                 return False
             self._record(arrays, backend, buffer, step)
         self._finish(backend, buffer)
@@ -103,7 +102,6 @@ class Collector:
         rollout.terminated[step] = arrays.terminated
         rollout.truncated[step] = arrays.truncated
         rollout.bootstrap_values[step] = 0.0
-        self.observations = arrays.observations
         if arrays.infos:
             self._record_ends(arrays, backend, buffer, step)
         if not is_stock(buffer):
@@ -115,11 +113,17 @@ class Collector:
                 torch.from_numpy(rollout.values[step].copy()),
                 torch.from_numpy(rollout.log_probs[step].copy()),
             )
-        self.episode_starts = arrays.terminated | arrays.truncated
         if arrays.valid is not None:
             if rollout.valid is None:
                 rollout.valid = np.ones(rollout.rewards.shape, np.bool_)
             rollout.valid[step] = arrays.valid
+        self._move_on(arrays)
+
+    def _move_on(self, arrays: StepArrays) -> None:
+        """Stand where the environments stand after a step."""
+        self.observations = arrays.observations
+        self.episode_starts = arrays.terminated | arrays.truncated
+        if arrays.valid is not None:
             self.episode_starts |= ~arrays.valid  # a row that only reset its environment: the episode starts after it
 
     def count_episodes(self, infos: Mapping[int, Info], ended: Array) -> None:
