@@ -28,20 +28,25 @@ from proximo.envs.worker import CLOSE, DONE, STEP, STEP_WITH_INFOS, Answer, Call
 from proximo.errors import EnvWorkerError
 
 _SECONDS_TO_CLOSE = 5.0  # for a worker to close its environments before it is terminated
+_SECONDS_AWAKE = 0.003  # that a worker with a core of its own waits for the next step before it sleeps
 _SECONDS_AFTER_ERROR = 0.5  # the same when the error is what the user waits for
 
 
 class _WorkerHandle:
     """The parent's end of one worker."""
 
-    def __init__(self, context: Any, factories: bytes, indices: range, siblings: list[_WorkerHandle]) -> None:
+    def __init__(
+        self, context: Any, factories: bytes, indices: range, siblings: list[_WorkerHandle], seconds_awake: float
+    ) -> None:
         self.indices = indices
         self.awaiting = True  # an answer; the first one, unasked, tells the spaces
         self.connection, theirs = context.Pipe()
         inherited = [handle.connection for handle in siblings] + [self.connection]
         forked = context.get_start_method() == "fork"
         self.process: BaseProcess = context.Process(
-            target=serve, args=(theirs, inherited if forked else [], factories, indices[0]), daemon=True
+            target=serve,
+            args=(theirs, inherited if forked else [], factories, indices[0], seconds_awake),
+            daemon=True,
         )
         self.process.start()
         theirs.close()  # so that the worker's death reads as the end of the pipe
@@ -137,10 +142,15 @@ class SubprocVecEnv(VecEnv):
             envs_per_worker = -(-len(factories) // _usable_cores())
         if envs_per_worker < 1:
             raise ValueError(f"envs_per_worker must be at least 1, got {envs_per_worker}")
+        workers = -(-len(factories) // envs_per_worker)
+        each_has_a_core = workers <= _usable_cores() and hasattr(os, "sched_yield")
         for first in range(0, len(factories), envs_per_worker):
             group = factories[first : first + envs_per_worker]
             indices = range(first, first + len(group))
-            self._handles.append(_WorkerHandle(context, cloudpickle.dumps(group), indices, list(self._handles)))
+            seconds_awake = _SECONDS_AWAKE if each_has_a_core else 0.0
+            self._handles.append(
+                _WorkerHandle(context, cloudpickle.dumps(group), indices, list(self._handles), seconds_awake)
+            )
         self._by_descriptor = {handle.connection.fileno(): handle for handle in self._handles}
         self._poller = select.poll() if hasattr(select, "poll") else None  # none on Windows
         if self._poller is not None:

@@ -9,8 +9,10 @@ Messages over the pipe are single bytes while stepping, pickles otherwise:
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import signal
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -118,7 +120,13 @@ class Worker:
         return result
 
 
-def serve(connection: Connection, inherited: Sequence[Connection], pickled_factories: bytes, first: int) -> None:
+def serve(
+    connection: Connection,
+    inherited: Sequence[Connection],
+    pickled_factories: bytes,
+    first: int,
+    seconds_awake: float,
+) -> None:
     """The worker process: make the environments, then answer until told to close or the parent is gone."""
     for other in inherited:  # of a forked worker: held open, they would hide the parent's end from its siblings
         other.close()
@@ -131,10 +139,18 @@ def serve(connection: Connection, inherited: Sequence[Connection], pickled_facto
             return
         try:
             connection.send_bytes(pickle.dumps(Answer(worker.spaces())))
-            while (message := connection.recv_bytes()) != CLOSE:
+            while (message := _next_message(connection, seconds_awake)) != CLOSE:
                 connection.send_bytes(_outcome(worker, message))
         finally:
             worker.group.close()
+
+
+def _next_message(connection: Connection, seconds_awake: float) -> bytes:
+    """Wait for a message, the first moments of it without sleeping: a core that sleeps wakes up too late for a step."""
+    deadline = time.perf_counter() + seconds_awake
+    while time.perf_counter() < deadline and not connection.poll(0):
+        os.sched_yield()
+    return connection.recv_bytes()
 
 
 def _outcome(worker: Worker, message: bytes) -> bytes:
