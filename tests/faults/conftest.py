@@ -1,0 +1,53 @@
+"""Counts what the fault tests tried and what passed, and shows one table of it at the end of the run."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+class Tally:
+    """Tried and passed, by kind of fault."""
+
+    def __init__(self) -> None:
+        self.tried: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+
+    @contextmanager
+    def case(self, kind: str, count: int = 1) -> Iterator[None]:
+        """One trial (or ``count`` of them); it has passed when nothing is raised inside."""
+        self.tried[kind] += count
+        yield
+        self.passed[kind] += count
+
+    def rows(self) -> list[str]:
+        return [f"| {kind} | {self.tried[kind]:,} | {self.passed[kind]:,} |" for kind in sorted(self.tried)]
+
+    def table(self) -> str:
+        return "\n".join(["| fault | tried | passed |", "|---|---|---|", *self.rows()])
+
+
+_TALLY = pytest.StashKey[Tally]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_TALLY] = Tally()
+
+
+@pytest.fixture
+def tally(request: pytest.FixtureRequest) -> Tally:
+    return request.config.stash[_TALLY]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    tally = config.stash[_TALLY]
+    if tally.tried:
+        terminalreporter.section("faults tried and passed")
+        terminalreporter.write_line(tally.table())
+        if path := os.environ.get("PROXIMO_FAULT_TABLE"):
+            Path(path).write_text(f"# Faults tried and passed\n\n{tally.table()}\n")
