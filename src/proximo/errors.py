@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -18,8 +18,16 @@ class EnvWorkerError(ProximoError, RuntimeError):
     """An environment failed in a worker process, or the worker itself died."""
 
 
+class EnvironmentStateError(ProximoError, RuntimeError):
+    """The state of an environment cannot be taken, or one that was taken does not fit."""
+
+
 class NonFiniteError(ProximoError, ArithmeticError):
     """NaN or infinity where a number was expected."""
+
+
+class NotEnoughMemoryError(ProximoError, MemoryError):
+    """What was asked for needs more memory than is free."""
 
 
 class MissingExtraError(ProximoError, ImportError):
@@ -27,6 +35,17 @@ class MissingExtraError(ProximoError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'proximo[{extra}]'")
+
+
+class MissingSystemLibraryError(ProximoError, ImportError):
+    """A shared library of the operating system is not installed."""
+
+    def __init__(self, purpose: str, library: str, debian_packages: Sequence[str]) -> None:
+        packages = " ".join(debian_packages)
+        super().__init__(
+            f"{purpose} needs the system's {library} libraries, which no Python package brings: "
+            f"apt-get install {packages} (Debian's names)"
+        )
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ gymnasium's vector environments reset ended ones in three ways (``metadata["auto
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,15 @@ from proximo.envs.action_masker import EXPECTED_METHOD_NAME, MaskRows
 from proximo.envs.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env
 from proximo.envs.make import make_env
 from proximo.envs.monitor import Monitor
+from proximo.envs.state import (
+    get_environment_state,
+    get_vector_state,
+    has_environment_state,
+    has_vector_state,
+    no_state,
+    set_environment_state,
+    set_vector_state,
+)
 from proximo.envs.transpose import VecTransposeImage, needs_transpose
 from proximo.envs.vec_env import (
     AUTORESET_KEY,
@@ -53,7 +62,7 @@ def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
     """
     vec_env = _vectorised(env, monitor, verbose)
     check_for_nested_spaces(vec_env.observation_space)
-    if needs_transpose(vec_env.observation_space) and not is_vecenv_wrapped(vec_env, VecTransposeImage):
+    if not is_vecenv_wrapped(vec_env, VecTransposeImage) and needs_transpose(vec_env.observation_space):
         _say("transposing images to channels-first", verbose)
         vec_env = VecTransposeImage(vec_env)
     return vec_env
@@ -282,6 +291,32 @@ class VectorEnvAdapter(VecEnv):
             self.reset_infos[index] = info_of(vector_infos, index)
         return self._flat(observations)
 
+    def get_state(self, inner: bool = True) -> dict[str, Any]:
+        if not inner:
+            return {}
+        vector = get_vector_state(self.vector_env)
+        masks = self._masks_in_infos()  # what the next action may be, where the latest infos tell
+        own = {"vector": vector, "totals": self._totals.state(), "to_be_reset": list(self._to_be_reset)}
+        return super().get_state() | own | {"masks": None if masks is None else _mask_rows(masks)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        super().set_state(state)
+        if state:
+            set_vector_state(self.vector_env, state["vector"])
+            self._totals.load_state(state["totals"])
+            self._to_be_reset = list(state["to_be_reset"])
+            self._vector_infos = {} if state["masks"] is None else {EXPECTED_METHOD_NAME: state["masks"].copy()}
+
+    def environment_states(self) -> list[Any]:
+        return [get_environment_state(env) for env in self._single_envs or []]
+
+    def set_environment_states(self, states: Sequence[Any]) -> None:
+        for env, state in zip(self._single_envs or [], states, strict=True):
+            set_environment_state(env, state)
+
+    def has_state(self) -> bool:
+        return has_vector_state(self.vector_env) and all(map(has_environment_state, self._single_envs or []))
+
     def close(self) -> None:
         self.vector_env.close()
 
@@ -308,7 +343,7 @@ class VectorEnvAdapter(VecEnv):
         if masks is None:
             masks = self._require("call")(EXPECTED_METHOD_NAME)
         rows = masks() if callable(masks) else masks
-        return np.stack([np.asarray(row, bool).reshape(-1) for row in rows])
+        return _mask_rows(rows)
 
     def _masks_in_infos(self) -> Any:
         infos = self._vector_infos or {}
@@ -394,6 +429,10 @@ def _autoreset_mode(vector_env: Any) -> AutoresetMode:
     return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
 
 
+def _mask_rows(masks: Any) -> Array:
+    return np.stack([np.asarray(row, bool).reshape(-1) for row in masks])
+
+
 def info_of(vector_infos: Info, index: int) -> Info:
     """One environment's part of gymnasium's vector infos: arrays by key, ``_key`` telling who has it.
 
@@ -446,6 +485,9 @@ class ForeignVecEnvAdapter(VecEnv):
 
     def step_arrays(self, actions: Any) -> StepArrays:
         return arrays_from_step(*self.step(actions))
+
+    def environment_states(self) -> list[Any]:
+        raise no_state(self.venv)
 
     def __getattr__(self, name: str) -> Any:
         if name == "venv" or name.startswith("_"):

@@ -94,7 +94,8 @@ class FireResetEnv(_AtariLayer):
 class EpisodicLifeEnv(gym.Wrapper[Any, Any, Any, Any]):
     """End the episode when a life is lost; the game itself is reset only when it is over.
 
-    A reset after a lost life plays one idle step instead, so that later lives are reached too.
+    A reset after a lost life plays one idle step instead, so that later lives are reached too; with a seed it is a
+    real one, since that is what the seed determines.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -113,7 +114,7 @@ class EpisodicLifeEnv(gym.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def reset(self, **kwargs: Any) -> tuple[Any, Info]:
-        if self.was_real_done:
+        if self.was_real_done or kwargs.get("seed") is not None:
             observation, info = self.env.reset(**kwargs)
         else:
             observation, _, terminated, truncated, info = self.env.step(NOOP)

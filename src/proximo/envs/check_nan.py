@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,12 @@ class VecCheckNan(StepTransform):
             self._check(source, **{name: observation})
         self._observations = step.observations
         return step
+
+    def own_state(self) -> dict[str, Any]:
+        return {"warned": self._user_warned}
+
+    def set_own_state(self, state: Mapping[str, Any]) -> None:
+        self._user_warned = bool(state["warned"])
 
     def _check(self, source: str, **named: Any) -> None:
         if self._user_warned and self.warn_once and not self.raise_exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
 from proximo.envs.action_masker import EXPECTED_METHOD_NAME, MaskRows
+from proximo.envs.state import get_environment_state, has_environment_state, set_environment_state
 from proximo.envs.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, copy_observation
 from proximo.functional.spaces import NestedObservation, Space, check_for_nested_spaces, is_nested
 
@@ -53,6 +54,13 @@ class StepBuffers:
         layout = cls.layout(observation_space, num_envs)
         return cls.of_arrays({name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()})
 
+    def load_observations(self, observations: Observation) -> None:
+        if isinstance(self.observations, dict):
+            for key, rows in self.observations.items():
+                rows[:] = observations[key]
+        else:
+            self.observations[:] = observations
+
 
 def _space_shape(space: Space) -> tuple[int, ...]:
     if space.shape is None or space.dtype is None:
@@ -62,7 +70,22 @@ def _space_shape(space: Space) -> tuple[int, ...]:
     return space.shape
 
 
-class DummyVecEnv(VecEnv):
+class BufferedVecEnv(VecEnv):
+    """A vector environment whose steps are written into :class:`StepBuffers`."""
+
+    _buffers: StepBuffers
+
+    def get_state(self, inner: bool = True) -> dict[str, Any]:
+        latest = {"observations": copy_observation(self._buffers.observations)} if inner else {}
+        return super().get_state(inner) | latest
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        super().set_state(state)
+        if state:
+            self._buffers.load_observations(state["observations"])
+
+
+class DummyVecEnv(BufferedVecEnv):
     """Step the environments in a plain loop: the quickest way when one step costs less than a message to a process.
 
     Nested observations (Dict and Tuple in any order) are shown as one Dict, with names such as ``"sensors/camera"``.
@@ -103,15 +126,18 @@ class DummyVecEnv(VecEnv):
         )
 
     def reset(self) -> VecEnvObs:
-        for index, env in enumerate(self.envs):
-            options = {"options": self._options[index]} if self._options[index] else {}
-            with self._blame(index):
-                observation, self.reset_infos[index] = env.reset(seed=self._seeds[index], **options)
-                self._write(index, observation)
+        for index in range(self.num_envs):
+            self._reset_one(index, self._seeds[index], self._options[index])
         self._clear_ends()
         self._reset_seeds()
         self._reset_options()
         return copy_observation(self._buffers.observations)
+
+    def _reset_one(self, index: int, seed: int | None, options: dict[str, Any]) -> None:
+        with self._blame(index):
+            given = {"options": options} if options else {}
+            observation, self.reset_infos[index] = self.envs[index].reset(seed=seed, **given)
+            self._write(index, observation)
 
     def step_async(self, actions: Any) -> None:
         self.actions = actions
@@ -135,14 +161,18 @@ class DummyVecEnv(VecEnv):
         return self._quiet_step._replace(final_observations=ended, infos=infos)
 
     def _advance(self, actions: Any) -> None:
-        """Step every environment once, into the buffers. This loop is what training pays for per step."""
+        """Step every environment once, into the buffers."""
         if self._final_observations:
             self._clear_ends()
+        self._step_all(actions, enumerate(self.envs))
+
+    def _step_all(self, actions: Any, numbered_envs: Iterable[tuple[int, gym.Env[Any, Any]]]) -> None:
+        """This loop is what training pays for per step."""
         observations, rewards, infos = self._buffers.observations, self._buffers.rewards, self._infos
         one_array = not isinstance(observations, dict)
         index = 0
         try:
-            for index, env in enumerate(self.envs):
+            for index, env in numbered_envs:
                 observation, rewards[index], terminated, truncated, infos[index] = env.step(actions[index])
                 if terminated or truncated:
                     observation = self._end_episode(index, observation, bool(terminated))
@@ -200,6 +230,27 @@ class DummyVecEnv(VecEnv):
     def share_masks(self, rows: Array) -> None:
         """Write masks [env, mask] into these rows from now on."""
         self._mask_rows().bind(rows)
+
+    def get_state(self, inner: bool = True) -> dict[str, Any]:
+        latest = {"observations": copy_observation(self._buffers.observations)} if inner else {}
+        return super().get_state(inner) | latest
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        super().set_state(state)
+        if state:
+            self._buffers.load_observations(state["observations"])
+
+    def environment_states(self) -> list[Any]:
+        return self._each(None, get_environment_state)
+
+    def set_environment_states(self, states: Sequence[Any]) -> None:
+        for index, state in enumerate(states):
+            with self._blame(index):
+                set_environment_state(self.envs[index], state)
+        self._clear_ends()
+
+    def has_state(self) -> bool:
+        return all(has_environment_state(env) for env in self.envs)
 
     @contextmanager
     def _blame(self, index: int) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gymnasium import spaces
 
 from proximo.data import Array, Observation, StepArrays
@@ -29,6 +31,9 @@ class VecExtractDictObs(StepTransform):
             observations=self._extract(step.observations),
             final_observations=map_final_observations(step, self._extract),
         )
+
+    def own_state(self) -> dict[str, Any]:
+        return {}
 
     def _extract(self, observations: Observation) -> Array:
         if not isinstance(observations, dict):

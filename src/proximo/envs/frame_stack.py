@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -115,6 +116,14 @@ class StackedObservations:
     def shown(self) -> Observation:
         return self._joined({key: stack.shown() for key, stack in self._stacks.items()})
 
+    def state(self) -> dict[str, Array]:
+        """The frames of every stack, [env, plane, …], by observation key ("" for a single one)."""
+        return {key: stack.frames.copy() for key, stack in self._stacks.items()}
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        for key, stack in self._stacks.items():
+            stack.frames[:] = state[key]
+
     def update(
         self, observations: Observation, dones: Array, infos: Sequence[Info]
     ) -> tuple[Observation, Sequence[Info]]:
@@ -166,6 +175,12 @@ class VecFrameStack(StepTransform):
 
     def transform(self, step: StepArrays) -> StepArrays:
         return self.stacked_obs.advance(step, self.resets_on_next_step)
+
+    def own_state(self) -> dict[str, Any]:
+        return {"frames": self.stacked_obs.state()}
+
+    def set_own_state(self, state: Mapping[str, Any]) -> None:
+        self.stacked_obs.load_state(state["frames"])
 
     def step_wait(self) -> VecEnvStepReturn:
         observations, *others = super().step_wait()

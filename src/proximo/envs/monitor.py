@@ -9,12 +9,16 @@ from __future__ import annotations
 import csv
 import json
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import gymnasium as gym
+import numpy as np
 
-from proximo.data import Info
+from proximo.data import Array, Info
 from proximo.errors import MissingExtraError, ProximoError
 
 if TYPE_CHECKING:
@@ -103,6 +107,32 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
             self.results_writer.write_row(episode)
         info["episode"] = episode
 
+    def get_state(self) -> dict[str, Any]:
+        state = {
+            "rewards": np.array(self.rewards, np.float64),
+            "returns": np.array(self.episode_returns, np.float64),
+            "lengths": np.array(self.episode_lengths, np.int64),
+            "times": np.array(self.episode_times, np.float64),
+            "seconds": time.time() - self.t_start,
+            "needs_reset": self.needs_reset,
+            "reset_info": dict(self.current_reset_info),
+            "steps_before_episode": self._steps_before_episode,
+        }
+        return state if self.results_writer is None else {**state, "file": self.results_writer.contents()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_state` gave; time goes on from then, as if nothing lay between."""
+        self.rewards = state["rewards"].tolist()
+        self.episode_returns = state["returns"].tolist()
+        self.episode_lengths = state["lengths"].tolist()
+        self.episode_times = state["times"].tolist()
+        self.t_start = time.time() - float(state["seconds"])
+        self.needs_reset = bool(state["needs_reset"])
+        self.current_reset_info = dict(state["reset_info"])
+        self._steps_before_episode = int(state["steps_before_episode"])
+        if self.results_writer is not None and "file" in state:
+            self.results_writer.restore(state["file"])
+
     def close(self) -> None:
         super().close()
         if self.results_writer is not None:
@@ -125,6 +155,19 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
         return self.episode_times
 
 
+_going_on = ContextVar("going_on", default=False)
+
+
+@contextmanager
+def going_on_with_files() -> Iterator[None]:
+    """Monitors made in here append to their files: they belong to environments that replace broken ones."""
+    token = _going_on.set(True)
+    try:
+        yield
+    finally:
+        _going_on.reset(token)
+
+
 class ResultsWriter:
     """Append episodes to a monitor file; a name that does not end in ``monitor.csv`` gets that ending."""
 
@@ -140,7 +183,8 @@ class ResultsWriter:
             path = path / Monitor.EXT if path.is_dir() else Path(f"{filename}.{Monitor.EXT}")
         path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.file_handler = open(path, "w" if override_existing else "a", newline="\n")  # noqa: SIM115, closed by close()
+        mode = "w" if override_existing and not _going_on.get() else "a"
+        self.file_handler = open(path, mode, newline="\n", encoding="utf-8")  # noqa: SIM115, closed by close()
         self.logger = csv.DictWriter(self.file_handler, fieldnames=("r", "l", "t", *extra_keys))
         if self.file_handler.tell() == 0:
             self.file_handler.write(f"#{json.dumps(header or {})}\n")
@@ -149,6 +193,17 @@ class ResultsWriter:
 
     def write_row(self, epinfo: Info) -> None:
         self.logger.writerow(epinfo)
+        self.file_handler.flush()
+
+    def contents(self) -> Array:
+        """The file so far, as bytes [length] uint8."""
+        return np.fromfile(self.file_handler.name, np.uint8)
+
+    def restore(self, contents: Array) -> None:
+        """Have the file as it was, whatever has been written since or by whom."""
+        self.file_handler.seek(0)
+        self.file_handler.truncate()
+        self.file_handler.write(np.asarray(contents, np.uint8).tobytes().decode())
         self.file_handler.flush()
 
     def close(self) -> None:

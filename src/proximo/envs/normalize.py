@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -16,12 +13,17 @@ from gymnasium import spaces
 
 from proximo.data import Array, Observation, StepArrays
 from proximo.envs.normalize_kernels import Kernels, kernels_if_cheap
-from proximo.envs.vec_env import StepTransform, VecEnv, VecEnvWrapper, map_final_observations, unwrap_vec_wrapper
-from proximo.errors import ModelFileError, near_matches
+from proximo.envs.vec_env import (
+    StepTransform,
+    VecEnv,
+    VecEnvWrapper,
+    copy_observation,
+    map_final_observations,
+    unwrap_vec_wrapper,
+)
+from proximo.errors import near_matches
 from proximo.functional.spaces import is_image_space
 from proximo.functional.statistics import RunningMeanStd
-
-_FILE_FORMAT = "proximo-vec-normalize-1"
 
 
 class VecNormalize(StepTransform):
@@ -132,12 +134,15 @@ class VecNormalize(StepTransform):
         normalised = np.empty(observations.shape, np.float32)
         mean, var, count = np.array(statistics.mean), np.array(statistics.var), float(statistics.count)
         batch = np.ascontiguousarray(observations)
-        kernels.observations(batch, mean, var, count, self.epsilon, self.clip_obs, self.training, normalised)
-        if self.training:
+        learns = self.training and is_finite(batch)
+        kernels.observations(batch, mean, var, count, self.epsilon, self.clip_obs, learns, normalised)
+        if learns:
             statistics.mean, statistics.var, statistics.count = mean, var, count + len(observations)
         return normalised
 
     def _update_reward(self, reward: Array, valid: Array | None = None) -> None:
+        if not is_finite(reward):
+            reward = np.where(np.isfinite(reward), reward, 0.0)
         self.returns = self.returns * self.gamma + reward
         returns = self.returns if valid is None else self.returns[valid]
         statistics, kernels = self.ret_rms, kernels_if_cheap()
@@ -228,6 +233,16 @@ class VecNormalize(StepTransform):
         if returns.shape == self.returns.shape:
             self.returns = returns
 
+    def own_state(self) -> dict[str, Any]:
+        latest = {"old_obs": copy_observation(self.old_obs)} if "old_obs" in self.__dict__ else {}
+        return {"statistics": self.state(), "old_reward": self.old_reward.copy(), **latest}
+
+    def set_own_state(self, state: Mapping[str, Any]) -> None:
+        self.load_state(state["statistics"])
+        self.old_reward = np.array(state["old_reward"])
+        if "old_obs" in state:
+            self.old_obs = copy_observation(state["old_obs"])
+
     def _statistics(self) -> dict[str, RunningMeanStd]:
         """Every running statistic by its name in :meth:`state`."""
         observations: dict[str, RunningMeanStd] = {}
@@ -238,25 +253,19 @@ class VecNormalize(StepTransform):
 
     def save(self, save_path: str | Path) -> None:
         """Write settings and statistics to a safetensors file (plain arrays, nothing pickled), replacing atomically."""
-        from safetensors.numpy import save
+        from proximo.files.normalizer_file import NormalizerFile, write_normalizer  # here: workers do without torch
 
-        data = save(self.state(), metadata={"format": _FILE_FORMAT, "settings": json.dumps(self.settings())})
-        path = Path(save_path)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_normalizer(Path(save_path), NormalizerFile(self.settings(), self.state()))
 
     @staticmethod
     def load(load_path: str | Path, venv: VecEnv) -> VecNormalize:
-        """Wrap ``venv`` with the settings and statistics of a file written by :meth:`save`."""
-        settings, state = _read_file(Path(load_path))
+        """Wrap ``venv`` with the settings and statistics of a file written by :meth:`save`.
+
+        Pickles of Stable-Baselines3's VecNormalize are read too, by a reader that runs nothing of them.
+        """
+        from proximo.files.normalizer_file import read_normalizer
+
+        settings, state = read_normalizer(Path(load_path))
         normalised = VecNormalize(venv, **settings)
         normalised.load_state(state)
         return normalised
@@ -281,9 +290,15 @@ class VecNormalize(StepTransform):
         self.returns = np.zeros(self.num_envs)
 
 
+def is_finite(batch: Array) -> bool:
+    return bool(np.isfinite(batch).all())
+
+
 def update_statistics(statistics: RunningMeanStd, batch: Array) -> None:
     """``statistics.update(batch)`` to the last bit, at half its price for the small batches of a step."""
     count = batch.shape[0]
+    if not is_finite(batch):
+        return  # one NaN would stay in the statistics for ever
     if batch.dtype not in (np.float32, np.float64) or count == 0:
         if count:
             statistics.update(batch)
@@ -329,25 +344,3 @@ def _box_of(space: spaces.Dict, key: str) -> spaces.Box:
     if not isinstance(part, spaces.Box):
         raise ValueError(f"observation {key!r} is {part}, not a Box; name the keys to normalise in norm_obs_keys")
     return part
-
-
-def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    from safetensors import SafetensorError, safe_open
-
-    if path.read_bytes()[:1] == b"\x80":
-        raise ModelFileError(
-            f"{path} is a pickle (Stable-Baselines3's VecNormalize.save writes one), which can run any code when "
-            "read; load it there and save the statistics anew with proximo"
-        )
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != _FILE_FORMAT:
-                raise ModelFileError(
-                    f"{path} holds no VecNormalize statistics: its format is {metadata.get('format')!r}"
-                )
-            return json.loads(metadata["settings"]), {name: file.get_tensor(name) for name in list(file.keys())}
-    except (SafetensorError, ValueError, KeyError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{path} is damaged or no VecNormalize file: {error}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gymnasium import spaces
 
 from proximo.data import Array, Observation, StepArrays
@@ -66,6 +68,9 @@ class VecTransposeImage(StepTransform):
             observations=self.transpose_observations(step.observations),
             final_observations=map_final_observations(step, self.transpose_observations),
         )
+
+    def own_state(self) -> dict[str, Any]:
+        return {}
 
 
 def needs_transpose(space: Space) -> bool:

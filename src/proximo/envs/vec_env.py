@@ -24,7 +24,10 @@ import gymnasium as gym
 import numpy as np
 
 from proximo.data import Array, Info, Observation, StepArrays
+from proximo.envs.plain import from_plain, to_plain
 from proximo.envs.rendering import show_image, tile_images
+from proximo.envs.state import no_state
+from proximo.errors import EnvironmentStateError
 from proximo.functional.spaces import Space
 
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
@@ -242,6 +245,48 @@ class VecEnv(ABC):
         show_image(image)
         return None
 
+    def get_state(self, inner: bool = True) -> dict[str, Any]:
+        """All that decides what later steps give, as plain data: dictionaries and lists of JSON values and arrays.
+
+        With ``inner=False`` only what the wrappers around the vector environment keep, such as running statistics:
+        enough where the environments themselves are seeded and reset. ``EnvironmentStateError`` names the
+        environment or wrapper whose state cannot be taken. A reset info that is no plain data is left out.
+        """
+        if not inner:
+            return {}
+        return {
+            "environments": self.environment_states(),
+            "seeds": to_plain(list(self._seeds), "seeds for the next reset"),
+            "options": to_plain(self._options, "options for the next reset"),
+            "reset_infos": [_plain_info(info) for info in self.reset_infos],
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_state` gave, here or in another process; without the inner part if it has none."""
+        if not state:
+            return
+        if "environments" not in state or len(state["seeds"]) != self.num_envs:
+            what = f"{len(state['seeds'])} environments" if "seeds" in state else "a wrapper"
+            raise EnvironmentStateError(
+                f"the state is of {what}, here are {self.num_envs} environments without wrapper; make and wrap them as "
+                "they were when it was taken"
+            )
+        self.set_environment_states(state["environments"])
+        self._seeds = from_plain(state["seeds"])
+        self._options = from_plain(state["options"])
+        self.reset_infos = from_plain(state["reset_infos"])
+
+    def environment_states(self) -> list[Any]:
+        """The state of every environment."""
+        raise no_state(self)
+
+    def set_environment_states(self, states: Sequence[Any]) -> None:
+        raise no_state(self)
+
+    def has_state(self) -> bool:
+        """Whether :meth:`get_state` knows every environment and wrapper here; cheaper than asking for the state."""
+        return False
+
     @property
     def unwrapped(self) -> VecEnv:
         return self
@@ -333,6 +378,37 @@ class VecEnvWrapper(VecEnv):
     ) -> list[bool]:
         return self.venv.env_is_wrapped(wrapper_class, indices=indices)
 
+    def own_state(self) -> dict[str, Any]:
+        """What this wrapper itself keeps from one step to the next, as plain data; ``{}`` if it keeps nothing."""
+        raise EnvironmentStateError(
+            f"{_class_name(self)} does not give its state; define own_state() and set_own_state(state) in it "
+            "(own_state returns {} if it keeps nothing from step to step), or resume in boundary mode"
+        )
+
+    def set_own_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`own_state` gave."""
+
+    def get_state(self, inner: bool = True) -> dict[str, Any]:
+        # left alone, a wrapper that tells nothing counts with the environments: a reset is to determine it
+        own = self.own_state() if inner or self._tells_state() else {}
+        return {"wrapper": type(self).__name__, "own": own, "inner": self.venv.get_state(inner)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        if state.get("wrapper") != type(self).__name__:
+            raise EnvironmentStateError(
+                f"the state is of {state.get('wrapper', 'a vector environment without wrapper')}, here is "
+                f"{type(self).__name__}; wrap the environments as they were when it was taken"
+            )
+        self.venv.set_state(state["inner"])
+        if state["own"]:
+            self.set_own_state(state["own"])
+
+    def has_state(self) -> bool:
+        return self._tells_state() and self.venv.has_state()
+
+    def _tells_state(self) -> bool:
+        return type(self).own_state is not VecEnvWrapper.own_state
+
     @property
     def unwrapped(self) -> VecEnv:
         return self.venv.unwrapped
@@ -404,6 +480,13 @@ def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperType]) -> Wra
 
 def is_vecenv_wrapped(env: VecEnv, vec_wrapper_class: type[VecEnvWrapper]) -> bool:
     return unwrap_vec_wrapper(env, vec_wrapper_class) is not None
+
+
+def _plain_info(info: Info) -> Any:
+    try:
+        return to_plain(info, "info")
+    except EnvironmentStateError:  # it only tells of the past
+        return {}
 
 
 def _class_name(thing: object) -> str:

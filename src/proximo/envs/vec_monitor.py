@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,19 @@ class EpisodeTotals:
         else:
             self.returns += rewards * valid
             self.lengths += valid
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "returns": self.returns.copy(),
+            "lengths": self.lengths.copy(),
+            "seconds": time.time() - self.started_at,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from what :meth:`state` gave; time goes on from then, as if nothing lay between."""
+        self.returns[:] = state["returns"]
+        self.lengths[:] = state["lengths"]
+        self.started_at = time.time() - float(state["seconds"])
 
     def take(self, index: int) -> Info:
         """The ended episode's ``{"r", "l", "t"}``, and zero for the next."""
@@ -81,12 +96,25 @@ class VecMonitor(StepTransform):
         self.totals.add(step.rewards, step.valid)
         for index, info in step.infos.items():
             episode = self.totals.take(index)
+            if step.valid is not None and not step.valid[index]:
+                continue  # its environment failed: this is the end of no episode
             episode.update({key: info[key] for key in self.info_keywords})
             info["episode"] = episode
             self.episode_count += 1
             if self.results_writer is not None:
                 self.results_writer.write_row(episode)
         return step
+
+    def own_state(self) -> dict[str, Any]:
+        state = {"totals": self.totals.state(), "episode_count": self.episode_count}
+        return state if self.results_writer is None else {**state, "file": self.results_writer.contents()}
+
+    def set_own_state(self, state: Mapping[str, Any]) -> None:
+        self.totals.load_state(state["totals"])
+        self.t_start = self.totals.started_at
+        self.episode_count = int(state["episode_count"])
+        if self.results_writer is not None and "file" in state:
+            self.results_writer.restore(state["file"])
 
     def close(self) -> None:
         if self.results_writer is not None:

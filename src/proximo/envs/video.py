@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,14 @@ class VecVideoRecorder(StepTransform):
         if frames:
             Path(self.video_folder).mkdir(parents=True, exist_ok=True)
             self.video_path = str(write_video(self.video_path, frames, self.frames_per_sec))
+
+    def own_state(self) -> dict[str, Any]:
+        """The step count; a film under way is not part of it."""
+        return {"step_id": self.step_id}
+
+    def set_own_state(self, state: Mapping[str, Any]) -> None:
+        self._finish()
+        self.step_id = int(state["step_id"])
 
     def close(self) -> None:
         self._finish()

@@ -9,20 +9,30 @@ Messages over the pipe are single bytes while stepping, pickles otherwise:
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
+import gymnasium as gym
+import numpy as np
 
-from proximo.data import Info
-from proximo.envs.dummy import DummyVecEnv, StepBuffers
+from proximo.data import Array, Info
+from proximo.envs.action_masker import EXPECTED_METHOD_NAME
+from proximo.envs.dummy import DummyVecEnv, StepBuffers, require_gymnasium_env
+from proximo.envs.monitor import going_on_with_files
 from proximo.envs.shared_memory import Layout, SharedArrays
+from proximo.errors import EnvironmentStateError
+
+NOBODY = -1  # at work, where the index of an environment is expected
+_SECONDS_AFTER_PARENT = 5.0  # for closing the environments when the parent is gone
 
 STEP, STEP_WITH_INFOS, CLOSE, DONE = b"s", b"i", b"c", b"."
 
@@ -45,21 +55,81 @@ class Failure(NamedTuple):
 
 
 class StepExtras(NamedTuple):
-    """What shared memory cannot hold of a step: infos, and the reset infos of the ended, by environment index."""
+    """What shared memory cannot hold of a step or reset, by environment index."""
 
     infos: dict[int, Info]
-    reset_infos: dict[int, Info]
+    reset_infos: dict[int, Info]  # of those that were reset
+    failures: dict[int, Failure]  # of those that raised, whose row means nothing (but for an end that is in ``infos``)
+
+
+class Opening(NamedTuple):
+    """How an environment is to be reset."""
+
+    environment: int  # its index
+    seed: int | None
+    options: dict[str, Any]
 
 
 class _Group(DummyVecEnv):
+    """Environments of which one that raises in a step or reset stops none of the others."""
+
     def __init__(self, factories: Sequence[Callable[[], Any]], first: int) -> None:
         self.index_offset = first
+        self.factories = factories
+        self.failures: dict[int, Failure] = {}  # since the last question, by index among all environments
+        self.at_work: Array = np.full(1, NOBODY)  # the environment that runs now; in shared memory once there is some
         super().__init__(factories)
 
-    def reset_with(self, seeds: list[int | None], options: list[dict[str, Any]]) -> list[Info]:
-        self._seeds, self._options = seeds, options
-        self.reset()
-        return self.reset_infos
+    def _advance(self, actions: Any) -> None:
+        if self._final_observations:
+            self._clear_ends()
+        turns, all_stepped = self._in_turn(), False
+        while not all_stepped:
+            try:
+                self._step_all(actions, turns)
+                all_stepped = True
+            except Exception as error:  # the parent decides what becomes of the environment
+                self.keep(error)
+
+    def _in_turn(self) -> Iterator[tuple[int, gym.Env[Any, Any]]]:
+        at_work, offset = self.at_work, self.index_offset
+        for index, env in enumerate(self.envs):
+            at_work[0] = offset + index
+            yield index, env
+
+    @contextlib.contextmanager
+    def _blame(self, index: int) -> Iterator[None]:
+        self.at_work[0] = self.index_offset + index
+        with super()._blame(index):
+            yield
+
+    def keep(self, error: Exception) -> None:
+        """Keep what an environment raised for the parent; what none is to blame for is raised."""
+        failure = _describe(error)
+        if failure.environment is None:
+            raise error
+        self.failures.setdefault(failure.environment, failure)  # what comes later may follow from it
+
+    def open(self, openings: Sequence[Opening], anew: bool) -> None:
+        """Reset environments; ``anew`` makes them again first."""
+        if not anew:  # then it is all of them: otherwise the others have an end to tell, or are amidst an episode
+            self._clear_ends()
+        for environment, seed, options in openings:
+            index = environment - self.index_offset
+            try:
+                if anew:
+                    self._make_again(index)
+                self._reset_one(index, seed, options)
+            except Exception as error:
+                self.keep(error)
+
+    def _make_again(self, index: int) -> None:
+        with contextlib.suppress(Exception):  # it is broken: what its close() says adds nothing
+            self.envs[index].close()
+        with self._blame(index), going_on_with_files():
+            self.envs[index] = require_gymnasium_env(self.factories[index]())
+        if self._masks is not None:
+            self._masks.methods = self.get_attr(EXPECTED_METHOD_NAME)
 
 
 class Worker:
@@ -79,6 +149,7 @@ class Worker:
         rows = slice(self.first, self.first + self.group.num_envs)
         arrays = {name: array[rows] for name, array in SharedArrays(path, layout).arrays.items()}
         self.actions = arrays.pop("actions", None)
+        self.group.at_work = arrays.pop("at_work")[:1]
         self.group.bind(StepBuffers.of_arrays(arrays))
 
     def share_masks(self, path: str, layout: Layout) -> None:
@@ -87,30 +158,39 @@ class Worker:
         self.group.share_masks(SharedArrays(path, layout).arrays["action_masks"][rows])
         self.tells_masks = True
 
-    def reset(self, seeds: list[int | None], options: list[dict[str, Any]]) -> list[Info]:
-        infos = self.group.reset_with(seeds, options)
-        if self.tells_masks:
-            self.group.action_masks()
-        return infos
+    def open(self, openings: Sequence[Opening], anew: bool) -> StepExtras:
+        """Reset environments; ``anew`` makes them again first."""
+        self.group.open(openings, anew)
+        self._tell_masks()
+        return self._extras({}, {opening.environment - self.first for opening in openings})
 
     def step(self, with_infos: bool, actions: Any = None) -> StepExtras | None:
         """Step once; None when shared memory says it all."""
-        actions = self.actions if actions is None else actions
+        if actions is None:
+            actions = self.actions.copy()  # an environment may keep its action, and the next one overwrites it
         if with_infos:
             infos = dict(enumerate(self.group.step(actions)[3]))
         else:
             infos = dict(self.group.step_arrays(actions).infos)
-        if self.tells_masks:
-            self.group.action_masks()
-        if not infos and not with_infos:
+        self._tell_masks()
+        if not infos and not with_infos and not self.group.failures:
             return None
-        reset_infos = {
-            index: self.group.reset_infos[index] for index in infos if "terminal_observation" in infos[index]
-        }
-        return StepExtras(self._numbered(infos), self._numbered(reset_infos))
+        return self._extras(infos, {index for index in infos if "terminal_observation" in infos[index]})
+
+    def _extras(self, infos: dict[int, Info], were_reset: set[int]) -> StepExtras:
+        failures, self.group.failures = self.group.failures, {}
+        reset_infos = {index: self.group.reset_infos[index] for index in were_reset}
+        return StepExtras(self._numbered(infos), self._numbered(reset_infos), failures)
 
     def _numbered(self, infos: dict[int, Info]) -> dict[int, Info]:
         return {self.first + index: info for index, info in infos.items()}
+
+    def _tell_masks(self) -> None:
+        if self.tells_masks:
+            try:
+                self.group.action_masks()
+            except Exception as error:
+                self.group.keep(error)
 
     def call(self, method: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call a method of the group, such as ``get_attr``."""
@@ -119,6 +199,16 @@ class Worker:
             self.group.action_masks()
         return result
 
+    def call_for_state(self, method: str, *arguments: Any) -> Any:
+        """Like :meth:`call`; that there is no state is an answer too, for the parent to raise as it is."""
+        try:
+            answer = self.call(method, arguments, {})
+        except EnvironmentStateError as error:
+            return error
+        if self.tells_masks:
+            self.group.action_masks()
+        return answer
+
 
 def serve(
     connection: Connection,
@@ -126,16 +216,23 @@ def serve(
     pickled_factories: bytes,
     first: int,
     seconds_awake: float,
+    replaces: bool,
 ) -> None:
-    """The worker process: make the environments, then answer until told to close or the parent is gone."""
+    """The worker process: make the environments, then answer until told to close or the parent is gone.
+
+    ``replaces`` says that there was a worker for these environments before.
+    """
     for other in inherited:  # of a forked worker: held open, they would hide the parent's end from its siblings
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker has the parent's handler, which is not for it
+    threading.Thread(target=_end_after_parent, args=(os.getppid(),), daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError), connection:  # both mean that the parent is gone
         try:
-            worker = Worker(pickled_factories, first)
+            with going_on_with_files() if replaces else contextlib.nullcontext():
+                worker = Worker(pickled_factories, first)
         except Exception as error:  # the parent raises it
-            connection.send_bytes(_failure(error))
+            connection.send_bytes(pickle.dumps(_describe(error)))
             return
         try:
             connection.send_bytes(pickle.dumps(Answer(worker.spaces())))
@@ -143,6 +240,16 @@ def serve(
                 connection.send_bytes(_outcome(worker, message))
         finally:
             worker.group.close()
+
+
+def _end_after_parent(parent_id: int) -> None:
+    """End this process soon after its parent, whatever an environment may be busy with."""
+    parent = multiprocessing.parent_process()
+    # the sentinel behind `parent` tells at once; forked siblings may hold it open, but the id changes
+    while parent is not None and parent.is_alive() and os.getppid() == parent_id:
+        parent.join(1.0)
+    time.sleep(_SECONDS_AFTER_PARENT)
+    os._exit(1)
 
 
 def _next_message(connection: Connection, seconds_awake: float) -> bytes:
@@ -162,10 +269,12 @@ def _outcome(worker: Worker, message: bytes) -> bytes:
             value = getattr(worker, call.method)(*call.arguments)
         return DONE if value is None else pickle.dumps(Answer(value))
     except Exception as error:
-        return _failure(error)
+        return pickle.dumps(_describe(error))
+    finally:
+        worker.group.at_work[0] = NOBODY
 
 
-def _failure(error: Exception) -> bytes:
+def _describe(error: Exception) -> Failure:
     summary = "".join(traceback.format_exception_only(error)).splitlines()[0]
     text = "".join(traceback.format_exception(error))
-    return pickle.dumps(Failure(getattr(error, "environment_index", None), summary, text))
+    return Failure(getattr(error, "environment_index", None), summary, text)
