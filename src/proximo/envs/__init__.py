@@ -17,11 +17,14 @@ from proximo.envs.atari import (
 from proximo.envs.check_nan import VecCheckNan
 from proximo.envs.checker import check_env
 from proximo.envs.dummy import DummyVecEnv
+from proximo.envs.env_pool import make_env_pool, make_env_pool_atari
 from proximo.envs.extract_dict import VecExtractDictObs
 from proximo.envs.frame_stack import StackedObservations, VecFrameStack
 from proximo.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
+from proximo.envs.minigrid import wrap_minigrid
 from proximo.envs.monitor import LoadMonitorResultsError, Monitor, ResultsWriter, get_monitor_files, load_results
 from proximo.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
+from proximo.envs.procgen import make_procgen_env
 from proximo.envs.rendering import tile_images, write_video
 from proximo.envs.subproc import SubprocVecEnv
 from proximo.envs.time_feature import TimeFeatureWrapper
@@ -83,11 +86,15 @@ __all__ = [
     "load_results",
     "make_atari_env",
     "make_env",
+    "make_env_pool",
+    "make_env_pool_atari",
+    "make_procgen_env",
     "make_vec_env",
     "sync_envs_normalization",
     "tile_images",
     "unwrap_vec_normalize",
     "unwrap_vec_wrapper",
     "unwrap_wrapper",
+    "wrap_minigrid",
     "write_video",
 ]

@@ -33,6 +33,7 @@ class _Plugin(NamedTuple):
 _PLUGINS = (
     _Plugin("ale_py", "ale-py", "atari", re.compile(r"^ALE/|NoFrameskip-v\d+$")),
     _Plugin("pybullet_envs_gymnasium", "pybullet_envs_gymnasium", "pybullet", re.compile(r"BulletEnv-v\d+$")),
+    _Plugin("minigrid", "minigrid", "minigrid", re.compile(r"^(MiniGrid|BabyAI)-")),
 )
 _PACKAGE_AND_EXTRA = {  # word in gymnasium's message → what to install
     "mujoco": ("mujoco", "mujoco"),
