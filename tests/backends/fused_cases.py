@@ -200,7 +200,11 @@ def _torch_epoch(
         if settings.clip_range_vf is not None:
             change = values - old_values
             check_distance(change.abs() - settings.clip_range_vf)
-            values = old_values + change.clamp(-settings.clip_range_vf, settings.clip_range_vf)
+            clipped_values = old_values + change.clamp(-settings.clip_range_vf, settings.clip_range_vf)
+            if settings.pessimistic_value:
+                further = (values - returns).abs() > (clipped_values - returns).abs()
+                clipped_values = torch.where(further, values, clipped_values)
+            values = clipped_values
         policy_loss, value_loss, entropy_loss = -surrogate.mean(), ((returns - values) ** 2).mean(), -entropy.mean()
         loss = policy_loss + settings.ent_coef * entropy_loss + settings.vf_coef * value_loss
         divergence = (ratio - 1 - log_ratio).mean()

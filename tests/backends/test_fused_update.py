@@ -29,6 +29,7 @@ options = st.builds(
     batch_size=st.integers(1, 70) | st.sampled_from([128, 200, 300]),
     clip_range=st.sampled_from([0.1, 0.2]),
     clip_range_vf=st.none() | st.sampled_from([0.2, 0.5]),
+    pessimistic_value=st.booleans(),
     normalize_advantage=st.booleans(),
     ent_coef=st.sampled_from([0.0, 0.05]),
     vf_coef=st.sampled_from([0.5, 1.0]),

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
+from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
 from proximo.backends.choice import BackendChoice
 from proximo.data import Schedule
 from proximo.functional.losses import UpdateSettings
@@ -121,6 +121,7 @@ class A2C(OnPolicyAlgorithm):
             vf_coef=self.vf_coef,
             max_grad_norm=self.max_grad_norm,
             target_kl=None,
+            skip_non_finite=self.on_non_finite == "skip",
         )
 
     def train(self) -> None:
@@ -142,7 +143,15 @@ class A2C(OnPolicyAlgorithm):
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
         use_masking: bool = False,
+        on_non_finite: OnNonFinite = "raise",
     ) -> Self:
         return super().learn(
-            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar, use_masking
+            total_timesteps,
+            callback,
+            log_interval,
+            tb_log_name,
+            reset_num_timesteps,
+            progress_bar,
+            use_masking,
+            on_non_finite,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from proximo.agents.on_policy import MaybeCallback
+from proximo.agents.on_policy import MaybeCallback, OnNonFinite
 from proximo.agents.ppo import PPO
 from proximo.networks.maskable import MASKABLE_POLICY_ALIASES
 
@@ -28,7 +28,15 @@ class MaskablePPO(PPO):
         reset_num_timesteps: bool = True,
         use_masking: bool = True,
         progress_bar: bool = False,
+        on_non_finite: OnNonFinite = "raise",
     ) -> Self:
         return super().learn(
-            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar, use_masking
+            total_timesteps,
+            callback,
+            log_interval,
+            tb_log_name,
+            reset_num_timesteps,
+            progress_bar,
+            use_masking,
+            on_non_finite,
         )

@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
-from proximo.agents import files
+from proximo.agents import files, training_state
 from proximo.backends.choice import BackendChoice, make_backend
 from proximo.backends.fused import FusedBackend
 from proximo.backends.torch_autograd import TorchBackend
@@ -41,6 +41,7 @@ from proximo.training.config import OnPolicyConfig
 from proximo.training.loggers import Logger, configure_logger
 from proximo.training.trainer import CallbackListener, Trainer
 
+OnNonFinite = Literal["raise", "skip"]
 MaybeCallback = Any  # None, a function (locals, globals) → bool, a callback or a list of callbacks
 
 
@@ -118,6 +119,11 @@ class OnPolicyAlgorithm(ABC):
         self._num_timesteps_at_start = 0
         self._current_progress_remaining = 1.0
         self._n_updates = 0
+        self._iteration = 0  # of the current training
+        self._callback: BaseCallback | None = None  # of the current training
+        self._training_state: Mapping[str, Any] | None = None  # of the checkpoint that the model was loaded from
+        self.companions: dict[str, Any] = {}  # what trains beside the policy and has state_dict and load_state_dict
+        self.on_non_finite: OnNonFinite = "raise"
         self._logger: Logger | None = None
         self._custom_logger = False
         self.env: VecEnv | None = None
@@ -353,14 +359,22 @@ class OnPolicyAlgorithm(ABC):
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
         use_masking: bool = False,
+        on_non_finite: OnNonFinite = "raise",
     ) -> Self:
         """Train for at least ``total_timesteps`` steps: whole rollouts, until the number is reached.
 
         ``log_interval`` counts updates between writings of the log (None writes none); ``tb_log_name`` names the
         TensorBoard run, by default after the algorithm; ``callback`` is a callback, a list of them or a function.
         ``use_masking`` asks the environments' ``action_masks()`` before every step which actions are allowed.
+        With ``reset_num_timesteps=False``, a model loaded from a checkpoint goes on exactly as if it had not been
+        interrupted; ``total - model.num_timesteps`` as ``total_timesteps`` gives the schedules the run's own ``total``
+        (:meth:`resume` does that).
+        ``on_non_finite`` says what a NaN or infinity does, in observations, rewards, loss or gradient: ``"raise"``
+        stops with where and when, ``"skip"`` leaves out the steps or minibatches it touches. The weights stay finite
+        either way.
         """
         self._mask_actions(use_masking)
+        self._set_on_non_finite(on_non_finite)
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, tb_log_name or self.run_name, progress_bar
         )
@@ -370,6 +384,14 @@ class OnPolicyAlgorithm(ABC):
     def _mask_actions(self, use_masking: bool) -> None:
         collector = self._required_collector()
         collector.masks = MaskReader(collector.env) if use_masking else None
+
+    def _set_on_non_finite(self, choice: OnNonFinite) -> None:
+        if choice not in get_args(OnNonFinite):
+            raise ValueError(
+                f"on_non_finite is {choice!r}; expected one of {', '.join(map(repr, get_args(OnNonFinite)))}"
+            )
+        self.on_non_finite = choice
+        self._required_collector().skip_non_finite = choice == "skip"
 
     def _setup_learn(
         self,
@@ -382,6 +404,7 @@ class OnPolicyAlgorithm(ABC):
         collector = self._required_collector()
         self.start_time = time.time_ns()
         if reset_num_timesteps:
+            self._training_state = None
             self.num_timesteps = 0
             self.ep_info_buffer.clear()
             self.ep_success_buffer.clear()
@@ -389,6 +412,7 @@ class OnPolicyAlgorithm(ABC):
         else:
             total_timesteps += self.num_timesteps
         self._total_timesteps = total_timesteps
+        self._iteration = 0
         self._num_timesteps_at_start = self.num_timesteps
         if not self._custom_logger:
             self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
@@ -399,7 +423,37 @@ class OnPolicyAlgorithm(ABC):
         if progress_bar:
             followers = CallbackList([followers, ProgressBarCallback()])
         followers.init_callback(self)
+        self._callback = followers
         return followers
+
+    # -- checkpoints
+
+    def training_state(self, boundary: bool = False) -> dict[str, Any]:
+        """All that decides how the training goes on, besides the model itself; to be called between iterations.
+
+        At a ``boundary`` the environments are seeded and reset instead of being asked for their state.
+        """
+        return training_state.take(self, self._callback, boundary)
+
+    def save_checkpoint(self, path: str | Path | BinaryIO, state: Mapping[str, Any] | None = None) -> None:
+        """Write a model file from which the training goes on exactly: with the state given, or that of this moment.
+
+        Weights that hold NaN or infinity are refused with ``NonFiniteError``.
+        """
+        training_state.check_finite(self)
+        files.save(self, path, training_state=self.training_state() if state is None else state)
+
+    def resume(self, callback: MaybeCallback = None, **options: Any) -> Self:
+        """Train what is left of the training that a checkpoint was saved in; ``options`` are those of :meth:`learn`.
+
+        Give the callbacks and logging options of that training: they take up their own place in it.
+        """
+        return self.learn(self._total_timesteps - self.num_timesteps, callback, reset_num_timesteps=False, **options)
+
+    def _take_up_training(self, callback: BaseCallback) -> None:
+        state, self._training_state = self._training_state, None
+        if state is not None:
+            training_state.restore(self, callback, state)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -490,6 +544,15 @@ class OnPolicyAlgorithm(ABC):
         )
         files.set_parameters(self, parameters, exact_match)
 
+    def _own_tensors(self) -> dict[str, torch.Tensor]:
+        """What an algorithm keeps in a model file beside the weights and their optimiser's state."""
+        return {}
+
+    def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take over what :meth:`_own_tensors` gave."""
+        if tensors:
+            raise ValueError(f"{type(self).__name__} keeps no tensors of its own, got {', '.join(tensors)}")
+
     def save(
         self, path: str | Path | BinaryIO, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
     ) -> None:
@@ -510,7 +573,9 @@ class OnPolicyAlgorithm(ABC):
         """Read a model from a file of :meth:`save`; nothing in the file is executed.
 
         ``custom_objects`` supplies values that have no safe form in a file (a lambda, a class of yours), and
-        overrides others; ``kwargs`` override attributes.
+        overrides others; ``kwargs`` override attributes. A checkpoint's training state takes effect in
+        ``learn(…, reset_num_timesteps=False)`` or :meth:`resume`; ``custom_objects={"training_state": None}`` leaves
+        it out.
         """
         return files.load(
             cls,

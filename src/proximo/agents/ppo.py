@@ -8,7 +8,7 @@ import torch
 
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.backends.choice import BackendChoice
-from proximo.data import Schedule
+from proximo.data import Metrics, Schedule
 from proximo.functional.losses import UpdateSettings
 from proximo.functional.schedules import FloatSchedule
 from proximo.learners.ppo import PPOLearner
@@ -126,12 +126,17 @@ class PPO(OnPolicyAlgorithm):
             vf_coef=self.vf_coef,
             max_grad_norm=self.max_grad_norm,
             target_kl=self.target_kl,
+            skip_non_finite=self.on_non_finite == "skip",
         )
 
     def train(self) -> None:
         """Update the policy from the rollout buffer and record the metrics."""
         learner = PPOLearner(self.policy, self._current_backend(), self.generator)
         metrics = learner.update(self.rollout_buffer, self._settings())
+        self._record(metrics)
+
+    def _record(self, metrics: Metrics) -> None:
+        """Count and log an update."""
         epochs = int(metrics.pop("epochs"))
         self._n_updates += epochs
         if epochs < self.n_epochs and self.verbose >= 1:

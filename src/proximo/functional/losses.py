@@ -25,11 +25,13 @@ class UpdateSettings:
     n_epochs: int
     clip_range: float
     clip_range_vf: float | None
+    pessimistic_value: bool = False  # with clip_range_vf: the larger of the clipped and the plain squared error counts
     normalize_advantage: bool
     ent_coef: float
     vf_coef: float
     max_grad_norm: float
     target_kl: float | None
+    skip_non_finite: bool = False  # pass by a minibatch whose loss or gradient is no number, instead of stopping
 
 
 class LossTerms(NamedTuple):
@@ -66,6 +68,14 @@ def clipped_values(values: Tensor, old_values: Tensor, clip_range: float | None)
     return values if clip_range is None else old_values + torch.clamp(values - old_values, -clip_range, clip_range)
 
 
+def value_error(values: Tensor, batch: Minibatch, settings: UpdateSettings) -> Tensor:
+    """E[(V − R)²] with V clipped around its old value; the pessimistic form is E[max((V − R)², (clip(V) − R)²)]."""
+    clipped = clipped_values(values, batch.old_values, settings.clip_range_vf)
+    if settings.clip_range_vf is None or not settings.pessimistic_value:
+        return functional.mse_loss(clipped, batch.returns)
+    return torch.max((values - batch.returns).square(), (clipped - batch.returns).square()).mean()
+
+
 def approximate_kl(log_ratio: Tensor) -> Tensor:
     """KL(old ‖ new) from samples of old, low in variance and never negative: E[r − 1 − log r]."""
     return torch.mean(torch.exp(log_ratio) - 1.0 - log_ratio)
@@ -82,7 +92,7 @@ def actor_critic_loss(
         policy_loss = clipped_surrogate(advantages, ratio, settings.clip_range)
     else:
         policy_loss = plain_objective(advantages, log_prob)
-    value_loss = functional.mse_loss(clipped_values(values, batch.old_values, settings.clip_range_vf), batch.returns)
+    value_loss = value_error(values, batch, settings)
     # without a closed form, −log p of the sampled actions estimates the entropy
     entropy_loss = torch.mean(log_prob) if entropy is None else -torch.mean(entropy)
     with torch.no_grad():

@@ -5,9 +5,12 @@ A2C runs through the same learner: one epoch, one batch of everything, the plain
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,7 +25,8 @@ from proximo.networks.recurrent import RecurrentActorCriticPolicy
 from proximo.rollout.minibatches import epoch_minibatches, keep_valid, on_device
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
-Rows = NDArray[np.float64]  # [minibatch, term]: the terms of LossTerms, in their order
+# [minibatch, term]: the terms of LossTerms, in their order; the loss, the last of them, is NaN where it was passed by
+Rows = NDArray[np.float64]
 
 
 class PPOLearner:
@@ -57,7 +61,7 @@ class PPOLearner:
         return [rows[start : start + minibatches_per_epoch] for start in range(0, len(rows), minibatches_per_epoch)]
 
     def _torch_epochs(self, backend: TorchBackend, buffer: RolloutBuffer, settings: UpdateSettings) -> Iterator[Rows]:
-        for epoch in self._minibatches(buffer, settings):
+        for epoch in self.minibatches(buffer, settings):
             rows: list[list[float]] = []
             stopped = False
             for minibatch in epoch:
@@ -69,7 +73,7 @@ class PPOLearner:
             if stopped:
                 return
 
-    def _minibatches(self, buffer: RolloutBuffer, settings: UpdateSettings) -> Iterator[Iterator[Minibatch]]:
+    def minibatches(self, buffer: RolloutBuffer, settings: UpdateSettings) -> Iterator[Iterator[Minibatch]]:
         """The minibatches of each epoch; the rollout moves to the device once."""
         if not is_stock(buffer):
             yield from (buffer.get(settings.batch_size) for _ in range(settings.n_epochs))
@@ -83,15 +87,21 @@ class PPOLearner:
         self, backend: TorchBackend, batch: Minibatch, settings: UpdateSettings, index: int
     ) -> tuple[LossTerms, bool]:
         """One gradient step; the KL is checked before it, so a bad minibatch is never applied."""
-        values, log_prob, entropy = self._evaluate(batch)
-        terms = actor_critic_loss(values, log_prob, entropy, keep_valid(batch), settings)
+        terms = self.loss_terms(batch, settings)
         if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
             return terms, True
         try:
             backend.descend(terms.loss, settings.max_grad_norm)
         except NonFiniteError as error:
+            if settings.skip_non_finite:
+                return terms._replace(loss=torch.tensor(math.nan)), False
             raise non_finite_update(index) from error
         return terms, False
+
+    def loss_terms(self, batch: Minibatch, settings: UpdateSettings) -> LossTerms:
+        """The loss of a minibatch under the policy as it is."""
+        values, log_prob, entropy = self._evaluate(batch)
+        return actor_critic_loss(values, log_prob, entropy, keep_valid(batch), settings)
 
     def _evaluate(self, batch: Minibatch) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values, log-probabilities and entropies of the rows that train, [row] each."""
@@ -114,12 +124,12 @@ class PPOLearner:
 
     def _metrics(self, epochs: list[Rows], buffer: RolloutBuffer, settings: UpdateSettings) -> Metrics:
         rows = np.concatenate(epochs)
-        mean = LossTerms(*rows.mean(axis=0))
+        mean = mean_terms(rows)
         metrics = {
             "entropy_loss": float(mean.entropy_loss),
             "policy_gradient_loss": float(mean.policy_loss),
             "value_loss": float(mean.value_loss),
-            "approx_kl": float(LossTerms(*epochs[-1].mean(axis=0)).approx_kl),
+            "approx_kl": float(mean_terms(epochs[-1]).approx_kl),
             "clip_fraction": float(mean.clip_fraction),
             "loss": float(LossTerms(*rows[-1]).loss),
             "explained_variance": explained_variance(buffer.values.flatten(), buffer.returns.flatten()),
@@ -132,7 +142,16 @@ class PPOLearner:
             metrics["std"] = float(deviations.detach().exp().mean())
         if settings.clip_range_vf is not None:
             metrics["clip_range_vf"] = settings.clip_range_vf
+        if settings.skip_non_finite and (skipped := int(np.isnan(rows[:, -1]).sum())):
+            warnings.warn(f"{skipped} of {len(rows)} minibatches gave NaN or infinity and were skipped", stacklevel=2)
+            metrics["skipped_minibatches"] = float(skipped)
         return metrics
+
+
+def mean_terms(rows: Rows) -> LossTerms:
+    """Mean over the minibatches that were applied; NaN when all of them were passed by."""
+    applied = rows[~np.isnan(rows[:, -1])]
+    return LossTerms(*(applied.mean(axis=0) if len(applied) else np.full(rows.shape[1], np.nan)))
 
 
 def non_finite_update(minibatch: int) -> NonFiniteError:

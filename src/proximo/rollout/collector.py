@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from proximo.backends.base import Backend
-from proximo.data import Array, Info, Observation, StepArrays, observation_rows
-from proximo.envs.vec_env import VecEnv, arrays_from_step
+from proximo.data import Array, Info, Observation, Rollout, StepArrays, observation_rows
+from proximo.envs.vec_env import VecEnv, arrays_from_step, copy_observation
 from proximo.functional.spaces import get_obs_shape
 from proximo.functional.statistics import check_finite_rollout, check_finite_row
 from proximo.rollout.masks import MaskReader
+from proximo.rollout.non_finite import BrokenSteps
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
 
@@ -29,6 +30,13 @@ class StepListener(Protocol):
         """Called after each vector step of ``environments`` environments; False ends the collection."""
 
 
+class RewardShaper(Protocol):
+    """Changes the rewards of a rollout in place, once it is full and before its advantages are estimated."""
+
+    def __call__(self, rollout: Rollout, next_observations: Observation) -> None:
+        """``next_observations`` [time, env, …] are what the steps led to, final observations where an episode ended."""
+
+
 class Collector:
     """Fills a rollout buffer from a vector environment, carrying the observation from one rollout to the next."""
 
@@ -36,9 +44,12 @@ class Collector:
         self.env = env
         self.episode_infos = episode_infos
         self.episode_successes = episode_successes
+        self.reward_shaper: RewardShaper | None = None  # who changes rewards before the advantages are estimated
+        self.skip_non_finite = False  # leave out steps that hold no numbers, instead of stopping
         self.masks: MaskReader | None = None  # who reads action masks, when actions are to be masked
         self.observations: Observation | None = None  # [env, …]; None before the first reset
         self.episode_starts: Array = np.ones(env.num_envs, np.bool_)
+        self._final_observations: dict[tuple[int, int], Observation] = {}  # (step, env) → kept for a reward shaper
 
     def reset(self) -> None:
         self.observations = self.env.reset()
@@ -56,13 +67,17 @@ class Collector:
         ``context`` holds the local variables that a listener may want to see beside the collector's own.
         """
         buffer.reset()
+        self._final_observations = {}
         if self.masks is not None:
             shape = (buffer.buffer_size, buffer.n_envs, self.masks.width)
             buffer.rollout.action_masks = np.ones(shape, np.bool_)
         backend.start_rollout(buffer.buffer_size, buffer.n_envs)
+        broken = BrokenSteps(buffer.buffer_size, buffer.n_envs) if self.skip_non_finite else None
         wants_steps, wants_locals = listener.wants_steps(), listener.wants_locals()
         for step in range(buffer.buffer_size):
             buffer.store_observation(step, self.current_observations())
+            if broken is not None:
+                broken.blank(step, observation_rows(buffer.rollout.observations, step))
             buffer.rollout.episode_starts[step] = self.episode_starts
             if self.masks is not None:
                 buffer.rollout.action_masks[step] = self.masks.read(step)  # type: ignore[index]
@@ -77,7 +92,7 @@ class Collector:
                 self._move_on(arrays)  # a later learn() goes on from where the environments are
                 return False
             self._record(arrays, backend, buffer, step)
-        self._finish(backend, buffer)
+        self._finish(backend, buffer, broken)
         return True
 
     def _step_with_infos(self, actions: Array, buffer: RolloutBuffer, step: int) -> tuple[StepArrays, dict[str, Any]]:
@@ -136,10 +151,25 @@ class Collector:
 
     def _record_ends(self, arrays: StepArrays, backend: Backend, buffer: RolloutBuffer, step: int) -> None:
         self.count_episodes(arrays.infos, arrays.terminated | arrays.truncated)
+        if self.reward_shaper is not None:
+            for index, final in arrays.final_observations.items():
+                self._final_observations[step, index] = self._one_observation(final, buffer)
         for index in np.flatnonzero(arrays.truncated).tolist():
+            if arrays.valid is not None and not arrays.valid[index]:
+                self._cut_off(buffer.rollout, step, index)
+                continue
             # the time limit cut the episode, the task did not end: the rest is worth V of what was last seen
             final = self._one_observation(arrays.final_observations[index], buffer)
             buffer.rollout.bootstrap_values[step, index] = backend.values(final, environment=index)[0]
+
+    @staticmethod
+    def _cut_off(rollout: Rollout, step: int, index: int) -> None:
+        """End a segment whose environment failed in this step: it is worth V of the observation the step began with."""
+        rollout.bootstrap_values[step, index] = rollout.values[step, index]
+        if step > 0 and not (rollout.terminated[step - 1, index] or rollout.truncated[step - 1, index]):
+            # one step earlier already, as the failed one never trains
+            rollout.truncated[step - 1, index] = True
+            rollout.bootstrap_values[step - 1, index] = rollout.values[step, index]
 
     @staticmethod
     def _one_observation(observation: Observation, buffer: RolloutBuffer) -> Observation:
@@ -148,16 +178,37 @@ class Collector:
             return {key: np.reshape(observation[key], (1, *shape)) for key, shape in shapes.items()}  # type: ignore[union-attr]
         return np.reshape(observation, (1, *shapes))
 
-    def _finish(self, backend: Backend, buffer: RolloutBuffer) -> None:
-        rollout = buffer.rollout
-        check_finite_rollout("observation", rollout.observations)
-        observations = self.current_observations()
-        check_finite_row("observation", observations, buffer.buffer_size)
-        check_finite_rollout("reward", rollout.rewards)
-        check_finite_rollout("value of the final observation", rollout.bootstrap_values)
+    def _finish(self, backend: Backend, buffer: RolloutBuffer, broken: BrokenSteps | None) -> None:
+        rollout, observations = buffer.rollout, self.current_observations()
+        if broken is None:
+            check_finite_rollout("observation", rollout.observations)
+            check_finite_row("observation", observations, buffer.buffer_size)
+            check_finite_rollout("reward", rollout.rewards)
+            check_finite_rollout("value of the final observation", rollout.bootstrap_values)
+        else:
+            observations = copy_observation(observations)
+            broken.blank(buffer.buffer_size, observations)
+            broken.cut_out(rollout, backend.values(observations, episode_starts=self.episode_starts))
+        if self.reward_shaper is not None:
+            self.reward_shaper(rollout, self._next_observations(rollout, observations))
+            check_finite_rollout("shaped reward", rollout.rewards)
         rollout.last_values[:] = backend.values(observations, episode_starts=self.episode_starts)
         if is_stock(buffer):
             buffer.pos, buffer.full = buffer.buffer_size, True
             buffer.estimate_advantages()
         else:
             buffer.compute_returns_and_advantage(torch.from_numpy(rollout.last_values), self.episode_starts)
+
+    def _next_observations(self, rollout: Rollout, last: Observation) -> Observation:
+        """[time, env, …]: what each step led to; the final observation where an episode ended there."""
+        finals, self._final_observations = self._final_observations, {}
+
+        def shifted(stored: Array, following: Array, key: str | None) -> Array:
+            after = np.concatenate([stored[1:], np.reshape(following, (1, *stored.shape[1:]))])
+            for (step, index), final in finals.items():
+                after[step, index] = (final if key is None else final[key])[0]  # type: ignore[index]
+            return after
+
+        if isinstance(rollout.observations, dict):
+            return {key: shifted(stored, last[key], key) for key, stored in rollout.observations.items()}
+        return shifted(rollout.observations, last, None)  # type: ignore[arg-type]

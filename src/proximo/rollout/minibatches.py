@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proximo.data import Array, Minibatch, Rollout, TensorObservation
+from proximo.data import Array, Minibatch, Observation, Rollout, TensorObservation
 
 
 def _flat(array: Array, device: torch.device) -> torch.Tensor:
@@ -16,16 +16,18 @@ def _flat(array: Array, device: torch.device) -> torch.Tensor:
     return torch.as_tensor(array.reshape(-1, *array.shape[2:]), device=device)
 
 
+def flat_observations(observations: Observation, device: torch.device) -> TensorObservation:
+    """[time, env, …] observations as tensors [time · env, …] on the device."""
+    if isinstance(observations, dict):
+        return {key: _flat(value, device) for key, value in observations.items()}
+    return _flat(observations, device)
+
+
 def on_device(rollout: Rollout, device: torch.device) -> Minibatch:
     """The whole rollout as one batch on a device: the only transfer of an update."""
-    observations: TensorObservation
-    if isinstance(rollout.observations, dict):
-        observations = {key: _flat(value, device) for key, value in rollout.observations.items()}
-    else:
-        observations = _flat(rollout.observations, device)
     masks = None if rollout.action_masks is None else _flat(rollout.action_masks, device)
     return Minibatch(
-        observations=observations,
+        observations=flat_observations(rollout.observations, device),
         actions=_flat(rollout.actions, device),
         old_values=_flat(rollout.values, device),
         old_log_prob=_flat(rollout.log_probs, device),
@@ -42,13 +44,18 @@ def _rows(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     return tensor.index_select(0, indices)
 
 
+def take_observations(observations: TensorObservation, indices: torch.Tensor) -> TensorObservation:
+    """Rows of observations, in the memory layout that they have."""
+    if isinstance(observations, dict):
+        return {key: _rows(part, indices) for key, part in observations.items()}
+    return _rows(observations, indices)
+
+
 def take(batch: Minibatch, indices: torch.Tensor) -> Minibatch:
     """Rows of a batch."""
 
     def pick(value: TensorObservation | None) -> TensorObservation | None:
-        if isinstance(value, dict):
-            return {key: _rows(part, indices) for key, part in value.items()}
-        return None if value is None else _rows(value, indices)
+        return None if value is None else take_observations(value, indices)
 
     states = batch.states  # belong to sequences, not to rows
     return Minibatch(*(pick(value) for value in batch._replace(states=None)))._replace(states=states)  # type: ignore[arg-type]

@@ -25,9 +25,10 @@ def storage_dtype(space: Space) -> np.dtype[Any]:
     return np.dtype(np.float32) if np.issubdtype(dtype, np.floating) else dtype
 
 
-def _allocate_observations(space: Space, leading: tuple[int, int]) -> Observation:
+def allocate_observations(space: Space, leading: tuple[int, int]) -> Observation:
+    """Zeros for observations of a space, [*leading, …], in the number type they are stored with."""
     if isinstance(space, spaces.Dict):
-        return {key: _allocate_observations(part, leading) for key, part in space.items()}  # type: ignore[misc]
+        return {key: allocate_observations(part, leading) for key, part in space.items()}  # type: ignore[misc]
     shape: tuple[int, ...] = get_obs_shape(space)  # type: ignore[assignment]
     if is_image_space(space):
         # channels last in memory, first in shape: what convolutions on a CPU are fastest with, and how images come
@@ -47,7 +48,7 @@ def allocate_rollout(steps: int, environments: int, observation_space: Space, ac
         return np.zeros(shape, np.bool_)
 
     return Rollout(
-        observations=_allocate_observations(observation_space, shape),
+        observations=allocate_observations(observation_space, shape),
         actions=np.zeros((*shape, get_action_dim(action_space)), storage_dtype(action_space)),
         rewards=floats(),
         values=floats(),

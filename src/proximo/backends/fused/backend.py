@@ -218,7 +218,8 @@ class FusedBackend:
 
         The short last minibatch of an epoch is kept. Returns a row of terms [policy loss, value loss, entropy loss,
         approximate KL, clip fraction, loss] for each minibatch (without the one that was not finite, with the one whose
-        KL was too large), and how the epochs ended.
+        KL was too large), and how the epochs ended. With ``skip_non_finite`` the row of a minibatch that was passed by
+        has NaN for its loss.
         """
         orders = np.ascontiguousarray(orders, np.int64)
         self._check_orders(orders, settings.batch_size)
@@ -226,6 +227,8 @@ class FusedBackend:
         self._update.set(
             objective=Objective.CLIPPED if settings.objective == "clipped" else Objective.VANILLA,
             normalize_advantage=settings.normalize_advantage,
+            pessimistic_value=settings.pessimistic_value,
+            skip_non_finite=settings.skip_non_finite,
             learning_rate=settings.learning_rate,
             clip_range=settings.clip_range,
             clip_range_vf=-1.0 if settings.clip_range_vf is None else settings.clip_range_vf,

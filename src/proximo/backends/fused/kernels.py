@@ -204,7 +204,9 @@ def update(plan_address, update_address, first_role, last_role):
             return ABANDONED, index
         loss, status = judge(update, metrics, squares)
         if first_role == ACTOR:
-            metrics[LOSS] = loss
+            metrics[LOSS] = loss if status != NON_FINITE else np.nan
+        if status == NON_FINITE and update.skip_non_finite != 0:
+            continue
         if status != DONE:
             return status, index
         for role in range(first_role, last_role + 1):

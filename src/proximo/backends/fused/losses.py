@@ -108,18 +108,23 @@ def actor_gradient(plan_address, update_address, order, batch, metrics):
 
 @inner
 def value_error(update, order, values, error, rows, batch, metrics):
-    """(return − V)², with V kept within ``clip_range_vf`` of its old value if that is not negative."""
+    """(return − V)², with V kept within ``clip_range_vf`` of its old value if that is not negative.
+
+    The pessimistic form keeps to V itself where its error is the larger one.
+    """
     returns, old_values = floats(update.returns), floats(update.values)
     weight, limit = F(2.0 * update.vf_coef / batch), F(update.clip_range_vf)
     loss = 0.0
     for row in range(rows):
         value, passes = values[row], ONE
+        difference = value - returns[order[row]]
         if limit >= ZERO:
             old = old_values[order[row]]
             change = value - old
-            passes = ZERO if abs(change) > limit else ONE
             value = old + (limit if change > limit else (-limit if change < -limit else change))
-        difference = value - returns[order[row]]
+            bounded = value - returns[order[row]]
+            if abs(change) > limit and not (update.pessimistic_value != 0 and abs(difference) > abs(bounded)):
+                difference, passes = bounded, ZERO
         error[row] = weight * difference * passes
         loss += difference * difference
     metrics[VALUE_LOSS] += loss / batch

@@ -24,8 +24,11 @@ from proximo.functional.spaces import is_image_space
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.encoders import FlattenExtractor, MlpExtractor
 from proximo.networks.optimizers import RMSpropTFLike
+from proximo.networks.phasic import PhasicPolicy
 
-# what the kernels do in the place of these methods is right only if nobody has given them another meaning
+# what the kernels do in the place of these methods is right only if nobody has given them another meaning; that a
+# phasic policy detaches features means nothing here, where features have no parameters
+STOCK_POLICIES = (ActorCriticPolicy, PhasicPolicy)
 METHODS = (
     "forward", "evaluate_actions", "predict_values", "get_distribution", "extract_features",
     "_get_action_dist_from_latent", "_latents", "bound_actions", "reset_noise",
@@ -101,7 +104,8 @@ def _class_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
     if policy.recurrent:
         yield f"policy has memory ({type(policy).__name__})"
     for method in METHODS:
-        if method in vars(policy) or getattr(type(policy), method, None) is not getattr(ActorCriticPolicy, method):
+        stock = [getattr(known, method) for known in STOCK_POLICIES]
+        if method in vars(policy) or getattr(type(policy), method, None) not in stock:
             yield f"policy class overrides {method}"
     for extractor in (policy.features_extractor, policy.pi_features_extractor, policy.vf_features_extractor):
         if type(extractor) is not FlattenExtractor:
@@ -178,7 +182,8 @@ def _parameter_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
     known = {id(parameter) for layer in layers for parameter in layer.parameters()}
     known.add(id(getattr(policy, "log_std", None)))
     used = [*linear_layers(policy.mlp_extractor.policy_net), *linear_layers(policy.mlp_extractor.value_net)]
-    if len({id(layer) for layer, _ in used}) != len(used) or len(layers) != len(used) + 2:
+    heads = 3 if isinstance(policy, PhasicPolicy) else 2  # its auxiliary head rides along without a gradient
+    if len({id(layer) for layer, _ in used}) != len(used) or len(layers) != len(used) + heads:
         yield "policy and value network share layers, or there are layers beside theirs"
     for name, parameter in policy.named_parameters():
         if parameter.device.type != "cpu":

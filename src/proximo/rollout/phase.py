@@ -1,0 +1,240 @@
+"""What phasic policy gradient keeps of the rollouts of a whole phase, in memory that is allocated once."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from proximo.data import Array, Observation, Rollout, TensorObservation, observation_rows
+from proximo.errors import NotEnoughMemoryError
+from proximo.functional.spaces import Space
+from proximo.rollout.minibatches import flat_observations, take_observations
+from proximo.rollout.storage import allocate_observations
+
+
+class PhaseBatch(NamedTuple):
+    """Samples of a phase on the learner's device."""
+
+    rows: torch.Tensor  # [batch]: their places in the buffer
+    observations: TensorObservation  # [batch, …]
+    returns: torch.Tensor  # [batch]
+    action_masks: torch.Tensor | None  # [batch, mask]
+
+
+class PhaseBuffer:
+    """Observations, returns and masks of ``rollouts`` rollouts; observations keep their number type, images bytes.
+
+    The memory is one long rollout, [time of all rollouts, env, …]; a sample's row is ``time * environments + env``.
+    """
+
+    returns: Array  # [time, env]
+    valid: Array  # [time, env] bool: rows that train
+    observations: Observation  # [time, env, …]
+    action_masks: Array | None  # [time, env, mask]
+
+    def __init__(
+        self, rollouts: int, steps: int, environments: int, observation_space: Space, mask_width: int = 0
+    ) -> None:
+        self.rollouts, self.steps, self.environments = rollouts, steps, environments
+        self.observation_space = observation_space
+        self.mask_width = mask_width  # 0 where no actions are masked
+        self.stored = 0  # rollouts of the current phase
+        self._allocated = False
+
+    @property
+    def full(self) -> bool:
+        return self.stored == self.rollouts
+
+    @property
+    def samples(self) -> int:
+        """Rows of a whole phase."""
+        return self.rollouts * self.steps * self.environments
+
+    @property
+    def numbers_per_observation(self) -> int:
+        one = allocate_observations(self.observation_space, (1, 1))
+        return sum(part.size for part in one.values()) if isinstance(one, dict) else one.size
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the whole buffer."""
+        one = allocate_observations(self.observation_space, (1, 1))
+        observation = sum(part.nbytes for part in one.values()) if isinstance(one, dict) else one.nbytes
+        return self.samples * (observation + self.mask_width + np.dtype(np.float32).itemsize + 1)
+
+    def allocate(self) -> None:
+        """Take the memory, once; an error with advice where it is more than the machine has free."""
+        if self._allocated:
+            return
+        free = available_memory()
+        if free is not None and self.bytes > free:
+            raise NotEnoughMemoryError(
+                f"the auxiliary buffer needs {in_gigabytes(self.bytes)}, {in_gigabytes(free)} of memory are free: it "
+                f"keeps policy_epochs {self.rollouts} rollouts of n_steps {self.steps} times {self.environments} "
+                "environments. Choose a smaller policy_epochs (16 learns as well as 32), n_steps or number of "
+                "environments, or smaller observations (images as uint8)"
+            )
+        shape = (self.rollouts * self.steps, self.environments)
+        self.observations = allocate_observations(self.observation_space, shape)
+        self.returns = np.zeros(shape, np.float32)
+        self.valid = np.ones(shape, np.bool_)
+        self.action_masks = np.ones((*shape, self.mask_width), np.bool_) if self.mask_width else None
+        self._allocated = True
+
+    def clear(self) -> None:
+        """Begin a new phase in the same memory."""
+        self.stored = 0
+
+    def add(self, rollout: Rollout) -> None:
+        """Copy what the auxiliary phase needs of a rollout."""
+        if (rollout.steps, rollout.environments) != (self.steps, self.environments):
+            raise ValueError(
+                f"the rollout holds {rollout.steps} steps of {rollout.environments} environments; the auxiliary buffer "
+                f"was made for {self.steps} of {self.environments}: make a new model, or load() the saved one"
+            )
+        self.allocate()
+        place = slice(self.stored * self.steps, (self.stored + 1) * self.steps)
+        for memory, source in _pairs(observation_rows(self.observations, place), rollout.observations):
+            memory[:] = source
+        self.returns[place] = rollout.returns
+        self.valid[place] = True if rollout.valid is None else rollout.valid
+        self._add_masks(rollout.action_masks, place)
+        self.stored += 1
+
+    def _add_masks(self, masks: Array | None, place: slice) -> None:
+        if masks is not None and self.action_masks is None:
+            self.mask_width = masks.shape[-1]
+            self.action_masks = np.ones((*self.returns.shape, self.mask_width), np.bool_)
+        if self.action_masks is not None:
+            self.action_masks[place] = True if masks is None else masks
+
+    def piece_length(self, minibatches: int) -> int:
+        """Steps that stay together when the phase is cut into equal minibatches: whole rollouts where possible."""
+        fitting = [
+            length
+            for length in range(1, self.steps + 1)
+            if self.steps % length == 0 and self.samples // length % minibatches == 0
+        ]
+        if not fitting:
+            raise ValueError(
+                f"num_aux_mini_batch {minibatches} does not divide the {self.samples} samples of the auxiliary phase "
+                f"(policy_epochs {self.rollouts} * n_steps {self.steps} * {self.environments} environments)"
+            )
+        return max(fitting)
+
+    def epoch(self, minibatches: int, generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """Rows of each minibatch of one pass in random order; rows that must not train are left out."""
+        length = self.piece_length(minibatches)
+        pieces = generator.permutation(self.samples // length)
+        within = np.arange(length) * self.environments
+        valid = self.valid.reshape(-1)
+        everything = bool(valid.all())
+        for part in pieces.reshape(minibatches, -1):
+            first = part // self.environments * length * self.environments + part % self.environments
+            rows = (first[:, None] + within).reshape(-1)
+            yield rows if everything else rows[valid[rows]]
+
+    def chunks(self, rows: NDArray[np.int64], device: torch.device) -> Iterator[PhaseBatch]:
+        """Rows in pieces whose activations fit the memory; gradients of the pieces add up to that of the whole."""
+        size = max(1, min(LARGEST_CHUNK, NUMBERS_PER_CHUNK // self.numbers_per_observation))
+        observations = flat_observations(self.observations, torch.device("cpu"))
+        returns = torch.from_numpy(self.returns.reshape(-1))
+        masks = None if self.action_masks is None else torch.from_numpy(self.action_masks.reshape(-1, self.mask_width))
+        for piece in torch.from_numpy(rows).split(size):
+            yield PhaseBatch(
+                piece.to(device),
+                _to(take_observations(observations, piece), device),
+                returns[piece].to(device),
+                None if masks is None else masks[piece].to(device),
+            )
+
+    # -- what a checkpoint keeps
+
+    def state(self) -> dict[str, Any]:
+        """The rollouts of the unfinished phase: how many, and views of their arrays by name."""
+        if not self.stored:
+            return {"stored": 0}
+        filled = slice(0, self.stored * self.steps)
+        return {"stored": self.stored} | {name: memory[filled] for name, memory in self._memories().items()}
+
+    def load_state(self, arrays: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state` gave."""
+        stored = int(arrays["stored"])
+        if not 0 <= stored <= self.rollouts:
+            raise ValueError(f"the state holds {stored} rollouts, the auxiliary buffer has room for {self.rollouts}")
+        if stored:
+            self.allocate()
+            if "action_masks" in arrays:
+                self._add_masks(arrays["action_masks"], slice(0, stored * self.steps))
+            for name, memory in self._memories().items():
+                given = arrays.get(name)
+                wanted = (stored * self.steps, *memory.shape[1:])
+                if given is None or given.shape != wanted:
+                    raise ValueError(
+                        f"{name} of the auxiliary buffer is {None if given is None else given.shape} in the state, "
+                        f"expected {wanted}"
+                    )
+                memory[: len(given)] = given
+        self.stored = stored
+
+    def _memories(self) -> dict[str, Array]:
+        found = {"returns": self.returns, "valid": self.valid}
+        if isinstance(self.observations, dict):
+            found |= {f"observations.{key}": memory for key, memory in self.observations.items()}
+        else:
+            found["observations"] = self.observations
+        return found if self.action_masks is None else found | {"action_masks": self.action_masks}
+
+
+LARGEST_CHUNK = 8192  # rows: larger matrices are not faster
+NUMBERS_PER_CHUNK = 2**23  # of observations: a convolutional network's activations are some hundred times as many bytes
+
+
+def _to(observations: TensorObservation, device: torch.device) -> TensorObservation:
+    if isinstance(observations, dict):
+        return {key: part.to(device) for key, part in observations.items()}
+    return observations.to(device)
+
+
+def _pairs(memory: Observation, source: Observation) -> list[tuple[Array, Array]]:
+    if isinstance(memory, dict):
+        return [(part, source[key]) for key, part in memory.items()]
+    return [(memory, source)]  # type: ignore[list-item]
+
+
+def in_gigabytes(count: int) -> str:
+    """
+    >>> in_gigabytes(6_400_000_000), in_gigabytes(1_500_000), in_gigabytes(2000)
+    ('6.4 GB', '1.5 MB', '2 kB')
+    """
+    for size, unit in ((1e9, "GB"), (1e6, "MB")):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{math.ceil(count / 1000)} kB"
+
+
+def available_memory() -> int | None:
+    """Bytes that can still be allocated without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return _free_pages()
+    for line in lines:
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) * 1024
+    return _free_pages()
+
+
+def _free_pages() -> int | None:
+    names = ("SC_AVPHYS_PAGES", "SC_PAGE_SIZE")
+    if not all(name in os.sysconf_names for name in names):
+        return None
+    return math.prod(os.sysconf(name) for name in names)
