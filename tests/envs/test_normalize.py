@@ -181,11 +181,27 @@ def test_save_and_load_dictionary(tmp_path):
     np.testing.assert_allclose(loaded.obs_rms["vector"].mean, [1 / 2.0001] * 2, rtol=1e-15)
 
 
+def test_their_pickles_are_read_without_unpickling(tmp_path, monkeypatch):
+    env, theirs = random_pair(1, 3)
+    theirs.clip_obs, theirs.gamma = 3.5, 0.9
+    theirs.save(str(tmp_path / "sb3.pkl"))
+    monkeypatch.setattr(pickle, "loads", None)
+    monkeypatch.setattr(pickle, "load", None)
+    monkeypatch.setattr(pickle, "Unpickler", None)
+    loaded = VecNormalize.load(tmp_path / "sb3.pkl", env.venv)
+    np.testing.assert_array_equal(loaded.obs_rms.mean, theirs.obs_rms.mean)
+    np.testing.assert_array_equal(loaded.obs_rms.var, theirs.obs_rms.var)
+    assert (loaded.obs_rms.count, loaded.clip_obs, loaded.gamma) == (theirs.obs_rms.count, 3.5, 0.9)
+    assert float(loaded.ret_rms.var) == float(theirs.ret_rms.var)
+    observations = np.random.default_rng(0).normal(size=(5, 3))
+    np.testing.assert_array_equal(loaded.normalize_obs(observations), theirs.normalize_obs(observations))
+
+
 def test_bad_files(tmp_path):
     env, theirs = random_pair(1, 3)
-    theirs.save(str(tmp_path / "sb3.pkl"))
-    with pytest.raises(ModelFileError, match="is a pickle"):
-        VecNormalize.load(tmp_path / "sb3.pkl", env.venv)
+    (tmp_path / "other.pkl").write_bytes(pickle.dumps({"mean": theirs.obs_rms.mean}))
+    with pytest.raises(ModelFileError, match="a pickle of something else"):
+        VecNormalize.load(tmp_path / "other.pkl", env.venv)
     env.save(tmp_path / "good")
     data = (tmp_path / "good").read_bytes()
     (tmp_path / "short").write_bytes(data[: len(data) // 2])

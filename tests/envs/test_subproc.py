@@ -226,7 +226,7 @@ def test_an_unread_step_is_finished_first():
 def test_an_interrupt_half_way_leaves_nothing_to_hang_on(monkeypatch):
     env = make(*[partial(CountingEnv, 9)] * 3, envs_per_worker=1)
     env.reset()
-    receive = type(env._handles[0]).receive
+    receive = type(env._pool.handles[0]).receive
     calls = []
 
     def interrupted(handle):
@@ -235,7 +235,7 @@ def test_an_interrupt_half_way_leaves_nothing_to_hang_on(monkeypatch):
             raise KeyboardInterrupt
         return receive(handle)
 
-    monkeypatch.setattr(type(env._handles[0]), "receive", interrupted)
+    monkeypatch.setattr(type(env._pool.handles[0]), "receive", interrupted)
     with pytest.raises(KeyboardInterrupt):
         env.step_arrays([0, 0, 0])
     monkeypatch.undo()
@@ -310,6 +310,21 @@ def test_shared_arrays_are_seen_by_both_and_aligned():
     np.testing.assert_array_equal(mine.arrays["b"], [[0, 0], [7, 7]])
     assert all(array.ctypes.data % 64 == 0 for array in mine.arrays.values())
     assert mine.arrays["none"].shape == (0, 2)
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_shared_memory_has_no_name_longer_than_needed(nameless, monkeypatch):
+    if not nameless:  # as on systems that have no such files
+        monkeypatch.setattr("proximo.envs.shared_memory._nameless_file", lambda folder: None)
+    arrays = SharedArrays.create({"a": ((3,), np.dtype(np.float32))})
+    names = list(Path("/dev/shm").glob(f"proximo-{os.getpid()}-*"))
+    assert [str(name) for name in names] == ([] if nameless else [arrays.path])
+    arrays.forget_name()
+    with pytest.raises(FileNotFoundError):
+        SharedArrays(arrays.path, arrays.layout)
+    arrays.arrays["a"][:] = 1.0
+    arrays.forget_name()
+    assert arrays.arrays["a"].sum() == 3.0
 
 
 def test_wrong_arguments():

@@ -1,6 +1,8 @@
-"""Arrays that several processes see: one memory-mapped file whose name is gone as soon as all have opened it.
+"""Arrays that several processes see: one memory-mapped file without a name, or with one for as short as possible.
 
 Nothing can be left behind: the memory lives as long as some array over it does, in whichever process, and no longer.
+On Linux the file never has a name; others open it through its maker's descriptor, in ``/proc``. Elsewhere it has one
+until :meth:`SharedArrays.forget_name`.
 """
 
 from __future__ import annotations
@@ -8,9 +10,12 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import sys
 import tempfile
+import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +34,7 @@ class SharedArrays:
         """Open the memory that :meth:`create` made under ``path``."""
         self.path = path
         self.layout = layout
+        self.forget_name: Callable[[], Any] = lambda: None  # of the maker: nobody can open it any more; arrays stay
         with open(path, "r+b") as file:
             memory = mmap.mmap(file.fileno(), 0)
         self.arrays: dict[str, Array] = {}
@@ -39,16 +45,24 @@ class SharedArrays:
     @classmethod
     def create(cls, layout: Layout) -> SharedArrays:
         size = sum(_padded(math.prod(shape) * dtype.itemsize) for shape, dtype in layout.values())
-        path = _reserve_file(max(size, _ALIGNMENT))
+        file = _reserve_file(max(size, _ALIGNMENT))
         try:
-            return cls(path, layout)
+            arrays = cls(file.path, layout)
         except BaseException:
-            os.unlink(path)
+            file.forget()
             raise
+        arrays.forget_name = weakref.finalize(arrays, file.forget)
+        return arrays
 
-    def forget_name(self) -> None:
-        """Remove the file's name; the memory stays with those who opened it."""
-        if os.path.exists(self.path):
+
+class _File(NamedTuple):
+    descriptor: int | None  # kept open for others to open the file through it
+    path: str
+
+    def forget(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        else:
             os.unlink(self.path)
 
 
@@ -64,20 +78,37 @@ def _offsets(layout: Layout) -> dict[str, tuple[int, tuple[int, ...], np.dtype[A
     return places
 
 
-def _reserve_file(size: int) -> str:
+def _reserve_file(size: int) -> _File:
     """A file of that size, in RAM if there is room, else in the temporary folder."""
     folders = [str(_RAM_FOLDER)] if os.access(_RAM_FOLDER, os.W_OK) else []
-    for folder in [*folders, tempfile.gettempdir()]:
-        descriptor, path = tempfile.mkstemp(prefix=f"proximo-{os.getpid()}-", dir=folder)
+    folders.append(tempfile.gettempdir())
+    for folder in folders:
+        file = _nameless_file(folder) or _named_file(folder)
         try:
             if hasattr(os, "posix_fallocate"):  # a promise: writing later cannot fail for want of room
-                os.posix_fallocate(descriptor, 0, size)
+                with open(file.path, "r+b") as opened:
+                    os.posix_fallocate(opened.fileno(), 0, size)
             else:
-                os.truncate(descriptor, size)
+                os.truncate(file.path, size)
         except OSError:
-            os.unlink(path)
+            file.forget()
             continue
-        finally:
-            os.close(descriptor)
-        return path
-    raise OSError(f"no room for {size / 2**20:.0f} MiB of shared memory in {[*folders, tempfile.gettempdir()]}")
+        return file
+    raise OSError(f"no room for {size / 2**20:.0f} MiB of shared memory in {folders}")
+
+
+def _nameless_file(folder: str) -> _File | None:
+    """None where the system or the file system has no such files."""
+    if sys.platform != "linux":
+        return None
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except OSError:
+        return None
+    return _File(descriptor, f"/proc/{os.getpid()}/fd/{descriptor}")
+
+
+def _named_file(folder: str) -> _File:
+    descriptor, path = tempfile.mkstemp(prefix=f"proximo-{os.getpid()}-", dir=folder)
+    os.close(descriptor)
+    return _File(None, path)

@@ -203,7 +203,7 @@ class _Tally:
         for index in np.flatnonzero(observed & (self.counts < self.targets)).tolist():
             if callback is not None and variables is not None:
                 callback(variables | self._variables() | _row_variables(variables, index), globals())
-            if dones[index]:
+            if dones[index] and (step.valid is None or step.valid[index]):  # an environment that failed ends no episode
                 self._count(index, step.infos[index])
         self.running_rewards[dones] = 0.0
         self.running_lengths[dones] = 0
