@@ -33,9 +33,11 @@ from proximo.functional.distributions import (
 )
 from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
 from proximo.networks.encoders import (
+    IMAGE_ENCODERS,
     BaseFeaturesExtractor,
     CombinedExtractor,
     FlattenExtractor,
+    ImpalaCNN,
     MlpExtractor,
     NatureCNN,
     NetArch,
@@ -80,7 +82,7 @@ class BasePolicy(nn.Module, ABC):
         self.optimizer_class = optimizer_class
         self.optimizer_kwargs = dict(optimizer_kwargs or {})
         self._squash_output = squash_output
-        if not normalize_images and issubclass(features_extractor_class, NatureCNN | CombinedExtractor):
+        if not normalize_images and issubclass(features_extractor_class, (*IMAGE_ENCODERS, CombinedExtractor)):
             self.features_extractor_kwargs.setdefault("normalized_image", True)
 
     @property
@@ -89,17 +91,18 @@ class BasePolicy(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """The device of the first parameter (the CPU for a policy without any)."""
+        """The device of the first parameter (for a policy without any, where torch makes new ones)."""
         for parameter in self.parameters():
             return parameter.device
-        return get_device("cpu")
+        return torch.get_default_device()
 
     def make_features_extractor(self) -> BaseFeaturesExtractor:
         return self.features_extractor_class(self.observation_space, **self.features_extractor_kwargs)
 
     def extract_features(self, obs: TensorObservation, features_extractor: BaseFeaturesExtractor) -> Any:
-        if self.normalize_images and type(features_extractor) is NatureCNN and isinstance(obs, Tensor):
-            return features_extractor.forward_bytes(obs)  # an image space of bytes, or it would not have been built
+        if self.normalize_images and type(features_extractor) in IMAGE_ENCODERS and isinstance(obs, Tensor):
+            # an image space of bytes, or it would not have been built
+            return cast("NatureCNN | ImpalaCNN", features_extractor).forward_bytes(obs)
         return features_extractor(preprocess_obs(obs, self.observation_space, self.normalize_images))
 
     @staticmethod
@@ -303,7 +306,7 @@ class ActorCriticPolicy(BasePolicy):
         return make_proba_distribution(self.action_space, self.use_sde, noise if self.use_sde else None)
 
     def _default_net_arch(self) -> NetArch:
-        return [] if issubclass(self.features_extractor_class, NatureCNN) else {"pi": [64, 64], "vf": [64, 64]}
+        return [] if issubclass(self.features_extractor_class, IMAGE_ENCODERS) else {"pi": [64, 64], "vf": [64, 64]}
 
     def _build_mlp_extractor(self) -> None:
         """Make ``self.mlp_extractor``; a subclass may put its own network here."""
@@ -327,9 +330,10 @@ class ActorCriticPolicy(BasePolicy):
 
     def _initialize_orthogonally(self) -> None:
         # a nearly uniform first policy (gain 0.01) explores; hidden layers keep the scale of their input (√2 for ReLU)
-        extractors: dict[nn.Module, float] = dict.fromkeys(
-            (self.pi_features_extractor, self.vf_features_extractor), math.sqrt(2)
-        )
+        extractors: dict[nn.Module, float] = {
+            extractor: getattr(extractor, "init_gain", math.sqrt(2))
+            for extractor in (self.pi_features_extractor, self.vf_features_extractor)
+        }
         heads: dict[nn.Module, float] = {self.mlp_extractor: math.sqrt(2), self.action_net: 0.01, self.value_net: 1.0}
         # the order decides who draws which random numbers: a seed builds the network it builds in Stable-Baselines3
         gains = {**extractors, **heads} if self.share_features_extractor else {**heads, **extractors}
@@ -443,5 +447,5 @@ POLICY_ALIASES: Mapping[str, type[ActorCriticPolicy]] = {
     "MultiInputPolicy": MultiInputActorCriticPolicy,
 }
 
-for _class in (FlattenExtractor, NatureCNN, CombinedExtractor, RMSpropTFLike, *POLICY_ALIASES.values()):
+for _class in (FlattenExtractor, NatureCNN, ImpalaCNN, CombinedExtractor, RMSpropTFLike, *POLICY_ALIASES.values()):
     register_class(_class.__name__, _class)

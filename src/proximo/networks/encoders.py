@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
@@ -17,6 +18,8 @@ NetArch = list[int] | dict[str, list[int]]
 
 class BaseFeaturesExtractor(nn.Module):
     """Base of a features extractor: ``forward`` maps preprocessed observations to [batch, features_dim]."""
+
+    init_gain: ClassVar[float] = math.sqrt(2)  # of orthogonal weights: layers of ReLU keep the scale of their input
 
     def __init__(self, observation_space: Space, features_dim: int = 0) -> None:
         super().__init__()
@@ -88,6 +91,67 @@ class NatureCNN(BaseFeaturesExtractor):
         for layer in others:
             hidden = layer(hidden)
         return self.linear(hidden)
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(ReLU(conv(ReLU(x)))), both of three by three pixels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, kernel_size=3, padding=1)
+        self.second = nn.Conv2d(channels, channels, kernel_size=3, padding=1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.first(functional.relu(images))
+        return images + self.second(functional.relu(hidden, inplace=True))
+
+
+class ImpalaCNN(BaseFeaturesExtractor):
+    """The residual network of IMPALA (Espeholt et al. 2018), which Procgen is usually played with.
+
+    Each entry of ``channels`` is a stage: a convolution, a pooling that halves the image, two residual blocks.
+    """
+
+    init_gain: ClassVar[float] = 1.0  # every residual block adds its branch to its input; √2 would double the variance
+
+    def __init__(
+        self,
+        observation_space: Space,
+        features_dim: int = 256,
+        normalized_image: bool = False,
+        channels: Sequence[int] = (16, 32, 32),
+    ) -> None:
+        if not is_image_space(observation_space, check_channels=False, normalized_image=normalized_image):
+            raise ValueError(
+                f"ImpalaCNN reads images: Box of three dimensions, dtype uint8, bounds 0 to 255; got "
+                f"{observation_space}. Use MlpPolicy for vectors, or pass "
+                "policy_kwargs={'normalize_images': False} if the images are floats already"
+            )
+        super().__init__(observation_space, features_dim)
+        width, *size = observation_space.shape  # type: ignore[misc]
+        layers: list[nn.Module] = []
+        for wanted in channels:
+            layers += [nn.Conv2d(width, wanted, kernel_size=3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
+            layers += [ResidualBlock(wanted), ResidualBlock(wanted)]
+            width, size = wanted, [-(-side // 2) for side in size]
+        self.cnn = nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Flatten())
+        self.linear = nn.Sequential(nn.Linear(width * math.prod(size), features_dim), nn.ReLU(inplace=True))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return self.linear(self.cnn(observations.contiguous(memory_format=torch.channels_last)))
+
+    def forward_bytes(self, images: Tensor) -> Tensor:
+        """The same for images of bytes: the division by 255 goes into the first layer's few weights."""
+        first: Any
+        first, *others = self.cnn
+        pixels = images.contiguous(memory_format=torch.channels_last).float()
+        hidden = functional.conv2d(pixels, first.weight / 255.0, first.bias, padding=first.padding)
+        for layer in others:
+            hidden = layer(hidden)
+        return self.linear(hidden)
+
+
+IMAGE_ENCODERS = (NatureCNN, ImpalaCNN)  # read bytes as they come, and need no layers between them and the heads
 
 
 class CombinedExtractor(BaseFeaturesExtractor):

@@ -15,7 +15,7 @@ from proximo.errors import near_matches
 
 _ATARI_ID = re.compile(r"^ALE/|NoFrameskip-v\d+$")
 _LINEAR = re.compile(r"^lin_(?P<start>.+)$")
-_SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf")
+_SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "aux_learning_rate")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""rllte's ``common``: the bases of agents, policies, encoders and storages."""

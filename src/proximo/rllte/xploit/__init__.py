@@ -1,0 +1,1 @@
+"""rllte's ``xploit``: encoders, policies and storages."""

@@ -1,0 +1,114 @@
+"""rllte's distributions as the house's: the standard ones by name, others through an adapter."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from proximo.functional.distributions import (
+    BernoulliDistribution,
+    CategoricalDistribution,
+    DiagGaussianDistribution,
+    Distribution,
+    MultiCategoricalDistribution,
+    SquashedDiagGaussianDistribution,
+    sum_independent_dims,
+)
+from proximo.functional.spaces import Space, get_action_dim
+from proximo.rllte.xplore import distribution as rllte
+
+STANDARD: dict[type[Any], type[Any]] = {
+    rllte.Categorical: spaces.Discrete,
+    rllte.MultiCategorical: spaces.MultiDiscrete,
+    rllte.Bernoulli: spaces.MultiBinary,
+    rllte.DiagonalGaussian: spaces.Box,
+    rllte.SquashedNormal: spaces.Box,
+}
+
+
+def adapt_distribution(given: Any, action_space: Space) -> Distribution | None:
+    """The house's distribution for one of rllte's; None where it is the one that the space has anyway."""
+    if given is None:
+        return None
+    space_type = STANDARD.get(type(given))
+    if space_type is not None and not isinstance(action_space, space_type):
+        raise ValueError(
+            f"{type(given).__name__} is a distribution of {space_type.__name__} actions, this environment takes "
+            f"{action_space}; leave the distribution out to get the fitting one"
+        )
+    if type(given) is rllte.SquashedNormal:
+        return SquashedDiagGaussianDistribution(get_action_dim(action_space))
+    if space_type is not None:
+        return None
+    match action_space:
+        case spaces.Box():
+            return AdaptedGaussian(given, get_action_dim(action_space))
+        case spaces.Discrete():
+            return AdaptedCategorical(given, int(action_space.n))
+        case spaces.MultiDiscrete():
+            return AdaptedMultiCategorical(given, action_space.nvec.tolist())
+    return AdaptedBernoulli(given, get_action_dim(action_space))
+
+
+class Adapted(Distribution):
+    """A user's distribution: ``given(*parameters)`` makes it for a batch, and it samples and scores itself."""
+
+    def __init__(self, given: Any, *sizes: Any) -> None:
+        super().__init__(*sizes)
+        self.given = given
+        self.current: Any = None
+
+    def proba_distribution(self, *parameters: Any) -> Self:
+        self.current = self.given(*self._arguments(*parameters))
+        return self
+
+    def _arguments(self, *parameters: Any) -> tuple[Any, ...]:
+        return parameters
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        found = self.current.log_prob(actions)
+        return found if found.dim() == 1 else sum_independent_dims(found)
+
+    def entropy(self) -> Tensor | None:
+        try:
+            found: Tensor = self.current.entropy()
+        except NotImplementedError:
+            return None
+        return found if found.dim() == 1 else sum_independent_dims(found)
+
+    def sample(self) -> Tensor:
+        return self.current.sample()
+
+    def mode(self) -> Tensor:
+        mode = getattr(self.current, "mode", None)
+        return self.current.mean if mode is None else mode
+
+    @property
+    def distribution(self) -> Any:
+        return self.current
+
+
+class AdaptedGaussian(Adapted, DiagGaussianDistribution):
+    """Called with means and deviations, [batch, action] each."""
+
+    def _arguments(self, *parameters: Any) -> tuple[Any, ...]:
+        means, log_std = parameters
+        return means, log_std.exp().expand_as(means)
+
+
+class AdaptedCategorical(Adapted, CategoricalDistribution):  # type: ignore[misc]
+    """Called with logits [batch, action]."""
+
+
+class AdaptedBernoulli(Adapted, BernoulliDistribution):  # type: ignore[misc]
+    """Called with logits [batch, action]."""
+
+
+class AdaptedMultiCategorical(Adapted, MultiCategoricalDistribution):  # type: ignore[misc]
+    """Called with a tuple of logits, one entry per choice."""
+
+    def _arguments(self, *parameters: Any) -> tuple[Any, ...]:
+        return (torch.split(parameters[0], self.action_dims, dim=1),)

@@ -1,0 +1,1 @@
+"""Exploration: intrinsic rewards, augmentations, distributions."""
