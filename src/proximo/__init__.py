@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from proximo.agents.a2c import A2C
     from proximo.agents.maskable_ppo import MaskablePPO
+    from proximo.agents.ppg import PPG
     from proximo.agents.ppo import PPO
     from proximo.agents.recurrent_ppo import RecurrentPPO
     from proximo.agents.trpo import TRPO
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "A2C",
+    "PPG",
     "PPO",
     "TRPO",
     "MaskablePPO",
@@ -35,6 +37,7 @@ __all__ = [
 _HOMES = {
     "A2C": "proximo.agents.a2c",
     "MaskablePPO": "proximo.agents.maskable_ppo",
+    "PPG": "proximo.agents.ppg",
     "PPO": "proximo.agents.ppo",
     "RecurrentPPO": "proximo.agents.recurrent_ppo",
     "TRPO": "proximo.agents.trpo",

@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from proximo import A2C, PPO, MaskablePPO, RecurrentPPO, make_vec_env
+from proximo import A2C, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO, make_vec_env
 
 SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2}
 MEMORY: dict[str, Any] = {"policy_kwargs": {"lstm_hidden_size": 8, "net_arch": [8]}}
@@ -90,6 +90,8 @@ class Member:
     environment: Any
     arguments: dict[str, Any] = field(default_factory=dict)
     masks: bool = False
+    passes: int | None = None  # over the rollout per update; None where n_epochs says it
+    loss: str = "entropy_loss"  # logged beside the value's
 
     def env(self, n_envs: int = 2, vec_env_cls: Any = None) -> Any:
         return make_vec_env(self.environment, n_envs=n_envs, seed=0, vec_env_cls=vec_env_cls)
@@ -105,6 +107,13 @@ FAMILY: dict[str, Member] = {
     "ppo": Member(PPO, "MlpPolicy", "CartPole-v1", SMALL),
     "a2c": Member(A2C, "MlpPolicy", "CartPole-v1", {"n_steps": 16}),
     "a2c with Adam": Member(A2C, "MlpPolicy", "Pendulum-v1", {"n_steps": 16, "use_rms_prop": False}),
+    "ppg": Member(PPG, "MlpPolicy", "CartPole-v1", SMALL | {"policy_epochs": 2, "value_epochs": 2}),
+    "ppg, hybrid with masks": Member(
+        PPG, "MultiInputPolicy", everything, SMALL | {"policy_epochs": 2, "value_epochs": 2}, masks=True
+    ),
+    "trpo": Member(
+        TRPO, "MlpPolicy", "CartPole-v1", {"n_steps": 16, "batch_size": 16}, passes=11, loss="policy_objective"
+    ),
     "noise": Member(PPO, "MlpPolicy", "Pendulum-v1", SMALL | {"use_sde": True, "sde_sample_freq": 4}),
     "a2c with noise": Member(A2C, "MlpPolicy", "Pendulum-v1", {"n_steps": 16, "use_sde": True}),
     "lstm": Member(RecurrentPPO, "MlpLstmPolicy", "CartPole-v1", SMALL | MEMORY),

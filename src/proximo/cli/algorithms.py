@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ALGORITHMS = {  # names of the command line and of preset files → names in ``proximo``; the first is the default
     "ppo": "PPO",
+    "ppg": "PPG",
     "a2c": "A2C",
     "trpo": "TRPO",
     "recurrent_ppo": "RecurrentPPO",

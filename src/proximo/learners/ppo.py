@@ -125,6 +125,7 @@ class PPOLearner:
     def _metrics(self, epochs: list[Rows], buffer: RolloutBuffer, settings: UpdateSettings) -> Metrics:
         rows = np.concatenate(epochs)
         mean = mean_terms(rows)
+        trained = ... if buffer.rollout.valid is None else buffer.rollout.valid
         metrics = {
             "entropy_loss": float(mean.entropy_loss),
             "policy_gradient_loss": float(mean.policy_loss),
@@ -132,7 +133,7 @@ class PPOLearner:
             "approx_kl": float(mean_terms(epochs[-1]).approx_kl),
             "clip_fraction": float(mean.clip_fraction),
             "loss": float(LossTerms(*rows[-1]).loss),
-            "explained_variance": explained_variance(buffer.values.flatten(), buffer.returns.flatten()),
+            "explained_variance": explained_variance(buffer.values[trained], buffer.returns[trained]),
             "learning_rate": settings.learning_rate,
             "epochs": float(len(epochs)),
             "clip_range": settings.clip_range,

@@ -149,6 +149,69 @@ class PPOConfig(ActorCriticConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PPGConfig(PPOConfig):
+    """Hyperparameters of PPG: those of PPO for the policy phase, and those of the auxiliary phase."""
+
+    learning_rate: float | Schedule = 5e-4
+    """Step size of Adam in the policy phase, or a function of the remaining progress (1 to 0)."""
+    n_steps: int = 256
+    """Steps per environment and rollout; a rollout holds n_steps times the number of environments."""
+    batch_size: int = 256
+    """Samples per minibatch of the policy phase."""
+    policy_epochs: int = 32
+    """Rollouts, and updates of the policy phase, between two auxiliary phases (N_pi)."""
+    n_epochs: int = 1
+    """Passes of the policy over each rollout (E_pi)."""
+    value_epochs: int = 1
+    """Passes of the value over each rollout (E_V)."""
+    aux_epochs: int = 6
+    """Passes of an auxiliary phase over all its rollouts (E_aux)."""
+    kl_coef: float = 1.0
+    """Weight that holds the policy where it was while the auxiliary phase trains its network (beta_clone)."""
+    num_aux_mini_batch: int = 4
+    """Minibatches that the auxiliary phase cuts its rollouts into."""
+    num_aux_grad_accum: int = 1
+    """Minibatches whose gradients make one step of the auxiliary phase."""
+    aux_learning_rate: float | Schedule | None = None
+    """Step size of the auxiliary phase's own Adam; None is learning_rate."""
+    gamma: float = 0.999
+    """Discount factor."""
+    clip_range_vf: float | Schedule | None = 0.2
+    """How far a value may move from the one predicted while collecting; None does not clip."""
+    ent_coef: float = 0.01
+    """Weight of the entropy bonus."""
+    normalize_advantage: bool = True
+    """Whether advantages get zero mean and unit deviation over the whole rollout."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        counts = ("policy_epochs", "value_epochs", "aux_epochs", "num_aux_mini_batch", "num_aux_grad_accum")
+        for name in counts:
+            _require(_is_count(getattr(self, name)), name, getattr(self, name), "a positive whole number")
+        _require(0.0 <= self.kl_coef < math.inf, "kl_coef", self.kl_coef, "a number of at least 0")
+        if self.aux_learning_rate is not None:
+            _check_scheduled("aux_learning_rate", self.aux_learning_rate)
+        _require(
+            self.num_aux_mini_batch % self.num_aux_grad_accum == 0,
+            "num_aux_grad_accum",
+            self.num_aux_grad_accum,
+            f"a divisor of num_aux_mini_batch {self.num_aux_mini_batch}, so that every minibatch is part of a step",
+        )
+
+    def check_environments(self, environments: int) -> None:
+        OnPolicyConfig.check_environments(self, environments)
+        _warn_of_short_minibatch(self.n_steps, environments, self.batch_size)  # from here, to blame the caller's line
+        samples = self.policy_epochs * self.n_steps * environments
+        _require(
+            samples % self.num_aux_mini_batch == 0,
+            "num_aux_mini_batch",
+            self.num_aux_mini_batch,
+            f"a divisor of the {samples} samples of an auxiliary phase (policy_epochs {self.policy_epochs} * n_steps "
+            f"{self.n_steps} * {environments} environments)",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TRPOConfig(OnPolicyConfig):
     """Hyperparameters of TRPO, with sb3-contrib's names and defaults."""
 
