@@ -1,0 +1,100 @@
+"""Ending a training well when the scheduler or the user asks for it: SIGTERM and SIGINT."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any, ClassVar
+
+from proximo.training.callback_base import BaseCallback, counters_only
+from proximo.training.checkpoints import PeriodicCheckpoints
+
+SECONDS_TO_END = 4.5
+"""After this long a process that was asked to end does so at once: who asked will not wait for much longer."""
+LONG_ITERATION = 1.5  # seconds; a shorter one is waited for
+
+
+class StopOnSignal(BaseCallback):
+    """Ends the training when SIGINT or SIGTERM comes, with a checkpoint from which it can go on exactly::
+
+        with StopOnSignal(checkpoints) as stop:
+            model.learn(1_000_000, callback=[checkpoints, stop])
+        sys.exit(stop.exit_code)
+
+    The iteration under way is finished if it is a short one. A long one is given up: weights stay the same while a
+    rollout is collected, so the state before it, taken in advance, is a checkpoint of this moment. In boundary mode the
+    newest boundary is what the training goes on from. A second signal, or 4.5 seconds, end the process at once; files
+    are written whole or not at all even then.
+    """
+
+    SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, checkpoints: PeriodicCheckpoints | None = None) -> None:
+        super().__init__()
+        self.checkpoints = checkpoints
+        self.signal_number: int | None = None
+        self._before_rollout: dict[str, Any] | None = None  # the training's state, while an iteration may be long
+        self._iteration_started: float | None = None
+        self._previous: dict[int, Any] = {}
+        self._watchdog: threading.Timer | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the shell expects of a process that a signal ended: 130 for SIGINT, 143 for SIGTERM; 0 without one."""
+        return 0 if self.signal_number is None else 128 + self.signal_number
+
+    def _between_iterations(self) -> bool:
+        now, started = time.monotonic(), self._iteration_started
+        is_long = started is None or now - started > LONG_ITERATION
+        self._iteration_started = now
+        saves = self.checkpoints is not None and not self.checkpoints.boundary
+        self._before_rollout = self.model.training_state() if saves and is_long else None
+        return self.signal_number is None
+
+    @counters_only
+    def _on_step(self) -> bool:
+        if self.signal_number is None:
+            return True
+        waits = self.checkpoints is not None and not self.checkpoints.boundary and self._before_rollout is None
+        return waits  # for the end of a short iteration, where the checkpoint is saved
+
+    def _on_rollout_end(self) -> None:
+        self._before_rollout = None  # the update will change the weights: from here on the iteration is finished
+
+    def _on_training_end(self) -> None:
+        if self.signal_number is not None and self.checkpoints is not None and self._before_rollout is not None:
+            self.checkpoints.save_state(self._before_rollout)
+
+    def _receive(self, signal_number: int, frame: FrameType | None) -> None:
+        if self.signal_number is not None:
+            end_at_once(128 + signal_number)
+        self.signal_number = signal_number
+        self._watchdog = threading.Timer(SECONDS_TO_END, end_at_once, (128 + signal_number,))
+        self._watchdog.daemon = True
+        self._watchdog.start()
+        if self.checkpoints is not None:
+            self.checkpoints.ask_for_save(stop=True)
+
+    def __enter__(self) -> StopOnSignal:
+        self._previous = {number: signal.signal(number, self._receive) for number in self.SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+
+
+def end_at_once(exit_code: int) -> None:
+    """End the process without closing anything; worker processes notice, and end too."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")  # a progress display may have hidden the cursor
+        sys.stderr.flush()
+    os._exit(exit_code)

@@ -1,0 +1,130 @@
+"""SIGINT and SIGTERM: a checkpoint, the right exit code, nothing left running; a second one ends at once."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from proximo import PPO
+from proximo.training.checkpoints import CheckpointFolder
+
+from .conftest import Tally
+
+SCRIPT = Path(__file__).with_name("signalled_training.py")
+PATIENCE = 60.0  # seconds until a test gives up on a process: machines may be busy
+KINDS = list(itertools.product((signal.SIGTERM, signal.SIGINT), (32, 160), ("inside", "workers")))
+
+
+def start(folder: Path, n_steps: int, place: str, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCRIPT), str(folder), str(n_steps), place, *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=PATIENCE)
+    return process.returncode, output.splitlines()[-1]
+
+
+@cache
+def uninterrupted(n_steps: int, root: str) -> str:
+    code, line = finish(start(Path(root) / f"whole-{n_steps}", n_steps, "inside"))
+    assert code == 0
+    return line
+
+
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(word) for word in listed.read_text().split()] if listed.exists() else []
+
+
+def is_running(identifier: int) -> bool:
+    status = Path(f"/proc/{identifier}/stat")
+    try:
+        return status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until_gone(identifiers: list[int]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while any(is_running(identifier) for identifier in identifiers):
+        assert time.monotonic() < deadline, "worker processes outlive their parent"
+        time.sleep(0.05)
+
+
+def check_signal(number: signal.Signals, n_steps: int, place: str, delay: float, folder: Path, root: Path) -> None:
+    """End a training after ``delay`` seconds, and let it go on: the weights are those of the uninterrupted one."""
+    process = start(folder, n_steps, place)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "training\n"
+    time.sleep(delay)
+    workers = children_of(process)
+    process.send_signal(number)
+    code, line = finish(process)
+    assert code == 128 + number
+    wait_until_gone(workers)
+    newest = CheckpointFolder(folder).newest()
+    assert PPO.load(newest, device="cpu").num_timesteps <= int(line.split()[0])
+    code, line = finish(start(folder, n_steps, place, "resume"))
+    assert code == 0
+    assert line == uninterrupted(n_steps, str(root))
+
+
+@pytest.mark.parametrize(("number", "n_steps", "place"), KINDS[:1] + KINDS[-1:])
+def test_a_signal_saves_a_checkpoint_that_goes_on_exactly(
+    number: signal.Signals, n_steps: int, place: str, tmp_path: Path, tally: Tally
+) -> None:
+    with tally.case("signals"):
+        check_signal(number, n_steps, place, 0.6, tmp_path / "run", tmp_path)
+
+
+@pytest.mark.slow
+def test_fifty_signals(tmp_path: Path, tally: Tally) -> None:
+    moments = random.Random(0)
+    for trial, (number, n_steps, place) in enumerate(itertools.islice(itertools.cycle(KINDS), 50)):
+        with tally.case("signals"):
+            check_signal(number, n_steps, place, moments.uniform(0.0, 1.2), tmp_path / f"run-{trial}", tmp_path)
+
+
+def test_a_second_signal_ends_at_once_and_keeps_the_checkpoint(tmp_path: Path, tally: Tally) -> None:
+    with tally.case("second signals"):
+        process = start(tmp_path, 160, "workers")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "training\n"
+        time.sleep(0.3)
+        workers = children_of(process)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE)
+        assert process.returncode in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+        wait_until_gone(workers)
+        assert CheckpointFolder(tmp_path).newest().is_file()
+
+
+def test_ctrl_c_in_a_notebook_leaves_the_model_usable() -> None:
+    from proximo.training.callbacks import BaseCallback
+
+    class Impatient(BaseCallback):
+        def _on_step(self) -> bool:
+            if self.n_calls == 40:
+                signal.raise_signal(signal.SIGINT)
+            return True
+
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, n_epochs=1, seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(1000, callback=Impatient())
+    assert model.num_timesteps == 40
+    assert model.env is not None
+    actions, _ = model.predict(model.env.reset())
+    assert actions.shape == (1,)
+    model.learn(64, reset_num_timesteps=False)
+    assert model.num_timesteps == 104
