@@ -69,7 +69,7 @@ class PPG(PPO):
         gamma: float = 0.999,
         gae_lambda: float = 0.95,
         clip_range: float | Schedule = 0.2,
-        clip_range_vf: float | Schedule | None = 0.2,
+        clip_range_vf: float | Schedule | None = None,
         normalize_advantage: bool = True,
         ent_coef: float = 0.01,
         vf_coef: float = 0.5,

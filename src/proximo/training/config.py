@@ -176,8 +176,6 @@ class PPGConfig(PPOConfig):
     """Step size of the auxiliary phase's own Adam; None is learning_rate."""
     gamma: float = 0.999
     """Discount factor."""
-    clip_range_vf: float | Schedule | None = 0.2
-    """How far a value may move from the one predicted while collecting; None does not clip."""
     ent_coef: float = 0.01
     """Weight of the entropy bonus."""
     normalize_advantage: bool = True
