@@ -105,7 +105,7 @@ def test_images_are_bytes_until_floats_come():
     [
         ({"obs": torch.zeros(2, 5)}, r"obs has shape \(2, 5\), the storage keeps \(2, 4\)"),
         ({"obs": torch.zeros(1, 4)}, r"obs has shape \(1, 4\)"),
-        ({"actions": torch.zeros(3)}, r"actions has shape \(3,\)"),
+        ({"actions": torch.zeros(3)}, r"actions has shape \(3, 1\), the storage keeps \(2, 1\)"),
         ({"rewards": torch.zeros(1)}, "rewards has shape .* each of 2 environments"),
         ({"values": torch.zeros(2, 2)}, "values has shape"),
     ],

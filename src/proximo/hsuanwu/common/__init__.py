@@ -1,0 +1,1 @@
+"""What learners and trainers share."""

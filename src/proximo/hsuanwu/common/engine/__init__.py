@@ -1,0 +1,5 @@
+"""Trainers."""
+
+from __future__ import annotations
+
+from proximo.hsuanwu.common.engine.on_policy_trainer import OnPolicyTrainer as OnPolicyTrainer

@@ -1,0 +1,1 @@
+"""Encoders, learners and storages."""
