@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy as np
 import torch
 
+from proximo.agents import sb3_files
 from proximo.envs import VecNormalize, as_vec_env
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode, decode_fields, encode, encode_fields
-from proximo.networks import maskable, recurrent
+from proximo.files.trees import join, split
+from proximo.networks import maskable, phasic, recurrent
+from proximo.networks.network_size import UNBUILDABLE, check_network_size
 from proximo.version import __version__
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 
 # imported so that their policies are registered: a file may name any policy of the house
-POLICY_MODULES = (maskable, recurrent)
+POLICY_MODULES = (maskable, phasic, recurrent)
 
 COMMON_FIELDS = (
     "policy_class",
@@ -61,12 +64,16 @@ def save(
     path: str | Path | BinaryIO,
     exclude: Iterable[str] | None = None,
     include: Iterable[str] | None = None,
+    training_state: Mapping[str, Any] | None = None,
 ) -> None:
+    """Write the model file; with a training state (``agents/training_state.py``) it is a checkpoint."""
     names = (set(field_names(type(model))) - set(exclude or ())) | set(include or ())
     fields, needs = encode_fields({name: getattr(model, name) for name in sorted(names)})
     tensors: dict[str, Mapping[str, torch.Tensor]] = {"policy": model.policy.state_dict()}
     optimizer = model.policy.optimizer.state_dict()
     tensors["optimizer"] = _flatten_state(optimizer["state"])
+    if own := model._own_tensors():
+        tensors["algorithm"] = own
     if (normalizer := model.get_vec_normalize_env()) is not None:
         tensors["normalizer"] = {name: torch.as_tensor(np.asarray(value)) for name, value in normalizer.state().items()}
     manifest: dict[str, Any] = {
@@ -79,6 +86,8 @@ def save(
         "optimizer_groups": encode(optimizer["param_groups"]),
         "generator": encode(model.generator.bit_generator.state),
     }
+    if training_state is not None:
+        manifest["training_state"], tensors["training_state"] = split(training_state)
     write_archive(path, manifest, tensors)
 
 
@@ -94,23 +103,73 @@ def load(
     **overrides: Any,
 ) -> Agent:
     manifest: dict[str, Any]
+    if sb3_files.is_foreign(path):
+        return _load_foreign(model_class, path, env, device, custom_objects, overrides, print_system_info)
     manifest, tensors = read_archive(path)
     _check_content(manifest, path, model_class)
     if print_system_info:
         print(f"saved by Proximo {manifest.get('proximo_version')}, this is {__version__}")  # noqa: T201
     fields = decode_fields(manifest["fields"], manifest["needs"], custom_objects, loader=f"{model_class.__name__}.load")
+    model = _built(model_class, path, fields, overrides, device)
+    if env is not None:
+        _attach_env(model, env, tensors.get("normalizer"))
+    with _blaming(path):
+        _check_network_size(model, tensors["policy"])
+        model._setup_model()
+        set_parameters(model, _parameters(manifest, tensors), exact_match=True)
+        model._load_own_tensors(tensors.get("algorithm", {}))
+        model.generator.bit_generator.state = decode(manifest["generator"])
+        if "training_state" in manifest and "training_state" not in (custom_objects or {}):
+            model._training_state = join(manifest["training_state"], tensors["training_state"])
+    return model
+
+
+def _load_foreign(
+    model_class: type[Agent],
+    path: str | Path | BinaryIO,
+    env: Any,
+    device: torch.device | str,
+    custom_objects: Mapping[str, Any] | None,
+    overrides: Mapping[str, Any],
+    print_system_info: bool,
+) -> Agent:
+    """A model of Stable-Baselines3's or sb3-contrib's, with its optimiser's state."""
+    foreign = sb3_files.read_foreign(path, model_class, field_names(model_class), custom_objects)
+    if print_system_info:
+        print(f"saved by Stable-Baselines3 {foreign.archive.version}\n{foreign.archive.system}")  # noqa: T201
+    model = _built(model_class, path, foreign.fields, overrides, device)
+    if env is not None:
+        _attach_env(model, env, statistics=None)
+    with _blaming(path):
+        _check_network_size(model, foreign.archive.policy)
+        model._setup_model()
+        set_parameters(model, foreign.parameters(model.policy, model.policy.optimizer), exact_match=True)
+    return model
+
+
+def _check_network_size(model: OnPolicyAlgorithm, weights: Mapping[str, Any]) -> None:
+    arguments = {
+        "observation_space": model.observation_space,
+        "action_space": model.action_space,
+        "use_sde": model.use_sde,
+        **model.policy_kwargs,
+    }
+    check_network_size(model.policy_class, arguments, weights)
+
+
+def _built(
+    model_class: type[Agent],
+    path: object,
+    fields: dict[str, Any],
+    overrides: Mapping[str, Any],
+    device: torch.device | str,
+) -> Agent:
+    """A model with its hyperparameters and spaces, still without networks."""
     _apply_overrides(fields, overrides, field_names(model_class))
     if overrides:
         _check_hyperparameters(model_class, fields)  # a bad override is the caller's fault, not the file's
     with _blaming(path):
-        model = _with_fields(model_class, fields, device)
-    if env is not None:
-        _attach_env(model, env, tensors.get("normalizer"))
-    with _blaming(path):
-        model._setup_model()
-        set_parameters(model, _parameters(manifest, tensors), exact_match=True)
-        model.generator.bit_generator.state = decode(manifest["generator"])
-    return model
+        return _with_fields(model_class, fields, device)
 
 
 @contextmanager
@@ -118,7 +177,7 @@ def _blaming(path: object) -> Iterator[None]:
     """What a file says may be anything: every failure to build from it is the file's, and says so."""
     try:
         yield
-    except (AttributeError, KeyError, MemoryError, TypeError, ValueError) as error:
+    except UNBUILDABLE as error:
         raise ModelFileError(f"{path} describes no model that can be built: {type(error).__name__}: {error}") from error
 
 
@@ -211,9 +270,18 @@ def _parameters(manifest: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict
     }
 
 
+def load_parameters(model: OnPolicyAlgorithm, path: str | Path, exact_match: bool) -> None:
+    """Take weights and optimiser state from a model file."""
+    with _blaming(path):
+        set_parameters(model, read_parameters(path, model), exact_match)
+
+
 def read_parameters(path: str | Path, model: OnPolicyAlgorithm) -> dict[str, dict[str, Any]]:
     """The state dictionaries of a model file, without building a model."""
     manifest: dict[str, Any]
+    if sb3_files.is_foreign(path):
+        foreign = sb3_files.read_foreign(path, type(model), ())
+        return foreign.parameters(model.policy, model.policy.optimizer)
     manifest, tensors = read_archive(path)
     _check_content(manifest, path, type(model))
     return _parameters(manifest, tensors)

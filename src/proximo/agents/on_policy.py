@@ -537,12 +537,10 @@ class OnPolicyAlgorithm(ABC):
 
         With ``exact_match`` every part and every weight must be there; without, only what is given is changed.
         """
-        parameters = (
-            load_path_or_dict
-            if isinstance(load_path_or_dict, Mapping)
-            else files.read_parameters(load_path_or_dict, self)
-        )
-        files.set_parameters(self, parameters, exact_match)
+        if isinstance(load_path_or_dict, Mapping):
+            files.set_parameters(self, load_path_or_dict, exact_match)
+        else:
+            files.load_parameters(self, load_path_or_dict, exact_match)
 
     def _own_tensors(self) -> dict[str, torch.Tensor]:
         """What an algorithm keeps in a model file beside the weights and their optimiser's state."""
@@ -570,7 +568,7 @@ class OnPolicyAlgorithm(ABC):
         force_reset: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Read a model from a file of :meth:`save`; nothing in the file is executed.
+        """Read a model from a file of :meth:`save`, or of Stable-Baselines3's; nothing in the file is executed.
 
         ``custom_objects`` supplies values that have no safe form in a file (a lambda, a class of yours), and
         overrides others; ``kwargs`` override attributes. A checkpoint's training state takes effect in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proximo.training.loggers import Logger
 
 _OWN_KEYS = ("env", "algo", "seed", "preset")
+_SESSION = "session"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,23 +26,26 @@ class RunConfig:
     algo: str
     seed: int
     preset: Preset
+    session: Mapping[str, Any] = field(default_factory=dict)
+    """What ``proximo train`` was asked to do besides: needed to resume the run, not to repeat it."""
 
     def as_table(self) -> dict[str, Any]:
         own = {"env": self.env, "algo": self.algo, "seed": self.seed, "preset": self.preset.name}
-        return {**own, **self.preset.as_row()}
+        return {**own, **self.preset.as_row(), **({_SESSION: dict(self.session)} if self.session else {})}
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], source: object) -> Self:
         if missing := [key for key in _OWN_KEYS if key not in table]:
             raise ValueError(f"{source} lacks {', '.join(missing)}; expected the config.toml of a run")
-        row = {key: value for key, value in table.items() if key not in _OWN_KEYS}
+        row = {key: value for key, value in table.items() if key not in (*_OWN_KEYS, _SESSION)}
         preset = Preset.from_row(table["preset"], row)
-        return cls(env=table["env"], algo=table["algo"], seed=table["seed"], preset=preset)
+        session = table.get(_SESSION, {})
+        return cls(env=table["env"], algo=table["algo"], seed=table["seed"], preset=preset, session=session)
 
     def completed(self, defaults: Mapping[str, Any], policy: str) -> RunConfig:
         """With every hyperparameter written out, so that the run can be repeated when defaults have changed."""
         preset = self.preset.changed({**defaults, **self.preset.arguments}, policy=policy)
-        return RunConfig(env=self.env, algo=self.algo, seed=self.seed, preset=preset)
+        return replace(self, preset=preset)
 
 
 @dataclass(frozen=True)
@@ -64,17 +68,17 @@ class Run:
         folder = RunFolder.open(path)
         return cls(folder, RunConfig.from_table(folder.read_config(), folder.config))
 
-    def make_logger(self, tensorboard: bool = False) -> Logger:
-        """Metrics as CSV and as JSON lines, on request for TensorBoard too."""
+    def make_logger(self, tensorboard: bool = False, resume: bool = False) -> Logger:
+        """Metrics as CSV and as JSON lines, on request for TensorBoard too; the files of a resumed run go on."""
         from proximo.training.log_formats import CSVOutputFormat, JSONOutputFormat, KVWriter, TensorBoardOutputFormat
         from proximo.training.loggers import Logger
 
         outputs: list[KVWriter] = [
-            CSVOutputFormat(str(self.folder.progress_csv)),
-            JSONOutputFormat(str(self.folder.progress_jsonl)),
+            CSVOutputFormat(str(self.folder.progress_csv), resume),
+            JSONOutputFormat(str(self.folder.progress_jsonl), resume),
         ]
         if tensorboard:
-            outputs.append(TensorBoardOutputFormat(str(self.folder.path)))
+            outputs.append(TensorBoardOutputFormat(str(self.folder.path), resume))
         return Logger(str(self.folder.path), outputs)
 
     def contents(self) -> list[tuple[str, str]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from types import FrameType, TracebackType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -12,15 +11,18 @@ import torch
 from rich.markup import escape
 
 from proximo.agents.on_policy import OnPolicyAlgorithm
-from proximo.cli.algorithms import algorithm_title, default_arguments, fitting_policy, make_model
+from proximo.cli.algorithms import algorithm_class, algorithm_title, default_arguments, fitting_policy, make_model
 from proximo.cli.console import output, shown_path
 from proximo.cli.playing import evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
 from proximo.envs import VecEnv
 from proximo.errors import ProximoError
-from proximo.training.callbacks import BaseCallback, CheckpointCallback, counters_only
+from proximo.files.atomic import remove_leftovers
+from proximo.training.callbacks import BaseCallback
+from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.evaluation import Evaluation
+from proximo.training.signals import StopOnSignal
 from proximo.zoo import make_preset_env
 
 if TYPE_CHECKING:
@@ -41,10 +43,45 @@ def train(arguments: Train, config: RunConfig) -> int:
             config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
         )
         policy = config.preset.policy or fitting_policy(config.algo, env)
+        checkpoints = checkpoints_of(arguments, env)
         run = Run.create(arguments.runs_dir, config.completed(default_arguments(type(model)), policy))
-        return Session(arguments, run, model).finish()
+        return Session(arguments, run, model, checkpoints).finish()
     finally:
         env.close()
+
+
+def resume(path: Path, arguments: Train, run: Run) -> int:
+    """Go on with a run from its newest checkpoint, or from the one that ``path`` names; returns the exit code."""
+    folder = CheckpointFolder(run.folder.checkpoints)
+    checkpoint = folder.checked(path) if path.is_file() else folder.newest()
+    remove_leftovers(run.folder.path)
+    env = make_environments(run.config, arguments.workers)
+    try:
+        model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device)
+        output().print(f"resuming from {escape(shown_path(checkpoint))}")
+        return Session(arguments, run, model, checkpoints_of(arguments, env), resumed=True).finish()
+    finally:
+        env.close()
+
+
+def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:
+    """The arguments of ``PeriodicCheckpoints`` that the flags ask for; None for no checkpoints."""
+    if arguments.checkpoint_mode == "off":
+        return None
+    asked = arguments.checkpoint_every is not None or arguments.checkpoint_minutes is not None
+    if arguments.checkpoint_mode == "auto" and not env.has_state():
+        if asked:
+            env.get_state()  # says which environment it is, and what to do
+        output().print(
+            "[yellow]no checkpoints:[/] the environments cannot give their state; --checkpoint-mode boundary"
+        )
+        return None
+    return {
+        "every_steps": arguments.checkpoint_every,
+        "every_minutes": arguments.checkpoint_minutes,
+        "keep_last": arguments.keep_checkpoints,
+        "boundary": arguments.checkpoint_mode == "boundary",
+    }
 
 
 def check_device(device: str) -> None:
@@ -74,20 +111,31 @@ class Interrupted(Exception):
 class Session:
     """A model, its run folder, and what the user asked to be done with them."""
 
-    def __init__(self, arguments: Train, run: Run, model: OnPolicyAlgorithm) -> None:
+    def __init__(
+        self,
+        arguments: Train,
+        run: Run,
+        model: OnPolicyAlgorithm,
+        checkpoints: dict[str, Any] | None = None,
+        resumed: bool = False,
+    ) -> None:
         self.arguments = arguments
         self.run = run
         self.model = model
+        self.checkpoints = None if checkpoints is None else PeriodicCheckpoints(run.folder.checkpoints, **checkpoints)
+        self.resumed = resumed
         self.training_seconds = 0.0
 
     def finish(self) -> int:
         self._introduce()
-        logger = self.run.make_logger(tensorboard=self.arguments.tensorboard)
+        logger = self.run.make_logger(tensorboard=self.arguments.tensorboard, resume=self.resumed)
         self.model.set_logger(logger)
         try:
             evaluation = self._train_until_reached()
         except Interrupted as interruption:
             output().print("[yellow]interrupted:[/] the model is saved as it is")
+            if self.checkpoints is not None:
+                output().print(f"go on with: proximo train --resume {escape(shown_path(self.run.folder.path))}")
             self._list_files()
             return 128 + interruption.signal_number
         finally:
@@ -103,7 +151,10 @@ class Session:
 
     def _train_until_reached(self) -> Evaluation | None:
         steps = self.run.config.preset.n_timesteps
-        self._learn(steps, continued=False)
+        if self.resumed:
+            self._learn(self.model._total_timesteps - self.model.num_timesteps, continued=True)
+        else:
+            self._learn(steps, continued=False)
         evaluation = self._evaluate()
         while not self._is_reached(evaluation) and self.model.num_timesteps < TIMES_THE_STEPS * steps:
             output().print(f"[yellow]{escape(str(evaluation))} is below {self.arguments.until:g}: training on[/]")
@@ -117,11 +168,8 @@ class Session:
     def _learn(self, steps: int, continued: bool) -> None:
         """Train and save; a signal ends the training but not the saving."""
         start = time.monotonic()
-        with StopOnSignal() as stop:
-            callbacks: list[BaseCallback] = [stop]
-            if self.arguments.checkpoint_every > 0:
-                calls = max(self.arguments.checkpoint_every // self.model.n_envs, 1)
-                callbacks.append(CheckpointCallback(calls, str(self.run.folder.checkpoints), name_prefix="model"))
+        with StopOnSignal(self.checkpoints) as stop:
+            callbacks: list[BaseCallback] = [stop] if self.checkpoints is None else [self.checkpoints, stop]
             try:
                 self.model.learn(steps, callback=callbacks, reset_num_timesteps=not continued, progress_bar=True)
             except ProximoError:  # a failed environment, a NaN: the weights are those before it
@@ -155,36 +203,3 @@ class Session:
         for title, names in self.run.contents():
             table.add_row(f"  {title}", names)
         output().print(table)
-
-
-class StopOnSignal(BaseCallback):
-    """Ends the training at the next step after Ctrl-C (or SIGTERM); a second signal works as it always does."""
-
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.signal_number: int | None = None
-        self._previous: dict[int, Any] = {}
-
-    @counters_only
-    def _on_step(self) -> bool:
-        return self.signal_number is None
-
-    def _receive(self, signal_number: int, frame: FrameType | None) -> None:
-        self.signal_number = signal_number
-        self._restore()
-
-    def __enter__(self) -> StopOnSignal:
-        self._previous = {number: signal.signal(number, self._receive) for number in self.SIGNALS}
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous = {}

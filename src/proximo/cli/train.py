@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +17,7 @@ from proximo.cli.flags import (
     OptionalChoice,
     OptionalCount,
     OptionalNumber,
+    OptionalPath,
     OptionalTable,
     default_is,
     given_flags,
@@ -29,7 +30,8 @@ from proximo.zoo.presets import named_preset
 SUMMARY = """Train an agent on ENV: any id that gymnasium knows; "package:Id-v0" imports the package first.
 
 Everything about the training goes into a new run folder: config.toml, versions.json, the metrics (progress.csv,
-progress.jsonl), learning_curve.png, model.zip. Ctrl-C ends the training and keeps what there is."""
+progress.jsonl), learning_curve.png, model.zip, checkpoints. Ctrl-C ends the training and keeps what there is.
+A training that was killed goes on with --resume RUN as if nothing had happened."""
 EXAMPLES = (
     "proximo train CartPole-v1",
     "proximo train CartPole-v1 --seed 1 --until 475 --video",
@@ -37,6 +39,7 @@ EXAMPLES = (
     "proximo train CartPole-v1 --algo a2c --use-rms-prop false",
     "proximo train HalfCheetah-v5 --preset none --envs 4 --workers --normalize true",
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
+    "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
 )
 
 _from_preset = default_is("the preset's")
@@ -46,9 +49,11 @@ _from_preset = default_is("the preset's")
 class Train:
     """What to train, for how long, and what to leave behind."""
 
-    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of --resume")] = ""
     """Id of the environment."""
-    algo: Literal["ppo", "a2c", "trpo", "recurrent_ppo", "maskable_ppo"] = "ppo"
+    resume: Annotated[OptionalPath, default_is("a new run")] = None
+    """A run to go on with from its newest checkpoint, exactly; or one of its checkpoints, RUN/checkpoints/NAME."""
+    algo: Literal["ppo", "ppg", "a2c", "trpo", "recurrent_ppo", "maskable_ppo"] = "ppo"
     """The algorithm; --algo NAME --help shows its hyperparameters."""
     preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|RUN")] = "auto"
     """Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name, or a run to repeat."""
@@ -66,8 +71,15 @@ class Train:
     """Episodes of the evaluation after the training; 0 leaves it out."""
     video: bool = False
     """Film the trained agent into video.gif."""
-    checkpoint_every: Annotated[Count, default_is("0, no checkpoints")] = 0
-    """Steps between checkpoints of the model."""
+    checkpoint_every: Annotated[OptionalCount, default_is("an interval in minutes")] = None
+    """Steps between checkpoints, from which --resume goes on."""
+    checkpoint_minutes: Annotated[OptionalNumber, default_is("10, longer where saving takes 1 % of the time")] = None
+    """Minutes between checkpoints."""
+    checkpoint_mode: Literal["auto", "state", "boundary", "off"] = "auto"
+    """state saves the environments' state; boundary seeds and resets them at every checkpoint instead, for those that
+    cannot give it; auto saves checkpoints if they can."""
+    keep_checkpoints: Count = 3
+    """Checkpoints to keep, besides the best one."""
     tensorboard: bool = False
     """Log for TensorBoard too."""
     runs_dir: Path = Path("runs")
@@ -90,10 +102,33 @@ class Train:
 
 def run(words: Sequence[str]) -> int:
     arguments = parse_arguments(words)
+    if arguments.resume is not None:
+        from proximo.cli.session import resume
+
+        return resume(arguments.resume, *resumed_arguments(arguments))
     config = run_config(arguments)
     from proximo.cli.session import train
 
     return train(arguments, config)
+
+
+SESSION_FLAGS = (
+    "workers", "until", "eval_episodes", "video", "tensorboard", "device", "backend",
+    "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
+)  # fmt: skip
+"""What a run's configuration remembers for resuming it, beside what is trained."""
+
+
+def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
+    """The arguments that the run to resume was started with, and the run."""
+    given = [item.name for item in fields(Train) if getattr(arguments, item.name) != item.default]
+    given += list(given_flags(arguments.hyperparameters))
+    if others := [name for name in given if name not in ("resume", "hyperparameters")]:
+        flags = ", ".join("ENV" if name == "env" else f"--{name.replace('_', '-')}" for name in others)
+        raise ValueError(f"--resume goes on with the run as it was started, and takes no {flags}; leave it out")
+    run = Run.open(arguments.resume or "")
+    session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
+    return Train(env=run.config.env, algo=run.config.algo, **session), run  # type: ignore[arg-type]
 
 
 def parse_arguments(words: Sequence[str]) -> Train:
@@ -108,6 +143,8 @@ def parse_arguments(words: Sequence[str]) -> Train:
 
 def run_config(arguments: Train) -> RunConfig:
     """Preset, then flags: the whole description of the run that is to be."""
+    if not arguments.env:
+        raise ValueError("give the id of an environment (proximo train CartPole-v1), or a run to go on with (--resume)")
     check_numbers(arguments)
     preset, seed = base_preset(arguments)
     changes = given_flags(arguments.hyperparameters)
@@ -123,9 +160,10 @@ def run_config(arguments: Train) -> RunConfig:
     preset = preset.changed(changes, **{name: value for name, value in settings.items() if value is not None})
     if arguments.seed is not None:
         seed = arguments.seed
-    return RunConfig(
+    config = RunConfig(
         env=arguments.env, algo=arguments.algo, seed=_drawn_seed() if seed is None else seed, preset=preset
     )
+    return replace(config, session={name: getattr(arguments, name) for name in SESSION_FLAGS})
 
 
 def check_numbers(arguments: Train) -> None:
@@ -135,10 +173,20 @@ def check_numbers(arguments: Train) -> None:
         ("--envs", arguments.envs, 1),
         ("--seed", arguments.seed, 0),
         ("--eval-episodes", arguments.eval_episodes, 0 if arguments.until is None else 1),
-        ("--checkpoint-every", arguments.checkpoint_every, 0),
+        ("--checkpoint-every", arguments.checkpoint_every, 1),
+        ("--keep-checkpoints", arguments.keep_checkpoints, 1),
     ):
         if value is not None and value < least:
             raise ValueError(f"{flag} is {value}; expected at least {least}")
+    if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
+        raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
+    if arguments.checkpoint_mode == "boundary" and arguments.checkpoint_every is None:
+        raise ValueError(
+            "--checkpoint-mode boundary resets the environments at checkpoints: say when, in steps, with "
+            "--checkpoint-every"
+        )
+    if arguments.checkpoint_every is not None and arguments.checkpoint_minutes is not None:
+        raise ValueError("give --checkpoint-every or --checkpoint-minutes, not both")
 
 
 def base_preset(arguments: Train) -> tuple[Preset, int | None]:

@@ -38,6 +38,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed while writing left in a folder; nobody else may be writing there."""
+    for path in folder.glob(".proximo-*.tmp"):
+        path.unlink(missing_ok=True)
+
+
 def _sync_folder(folder: Path) -> None:
     """Make a rename survive a power cut, on systems where a folder can be synced."""
     if os.name == "nt":

@@ -193,7 +193,7 @@ class PhaseBuffer:
         return found if self.action_masks is None else found | {"action_masks": self.action_masks}
 
 
-LARGEST_CHUNK = 8192  # rows: larger matrices are not faster
+LARGEST_CHUNK = 2048  # rows: activations of larger ones leave the cache
 NUMBERS_PER_CHUNK = 2**23  # of observations: a convolutional network's activations are some hundred times as many bytes
 
 

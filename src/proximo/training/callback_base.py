@@ -8,8 +8,9 @@ called in between, and one that only counts steps makes nobody build info dictio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from proximo.training.loggers import Logger
 
@@ -30,8 +31,12 @@ class BaseCallback:
     ``on_step``, ``num_timesteps`` the steps of all environments together; ``parent`` is the callback that triggers
     this one, if any. ``locals`` and ``globals`` hold the variables of the training loop (``infos``, ``dones``,
     ``rewards``, ``actions``, ``total_timesteps``, …).
+
+    What a callback remembers goes into checkpoints if its attributes are named in ``state_names``, or if it has a
+    ``get_state`` and ``set_state`` of its own.
     """
 
+    state_names: ClassVar[tuple[str, ...]] = ("n_calls",)
     model: Any  # the agent; typed loosely, so that users' callbacks may use all of their model's own attributes
 
     def __init__(self, verbose: int = 0) -> None:
@@ -91,6 +96,24 @@ class BaseCallback:
         self.num_timesteps = self.model.num_timesteps
         self._on_rollout_end()
 
+    def between_iterations(self) -> bool:
+        """Called before each rollout and after the last update, when nothing is under way; False ends the training.
+
+        Here, and only here, the whole of a training can be saved: see ``proximo.training.checkpoints``.
+        """
+        self.num_timesteps = self.model.num_timesteps
+        return self._between_iterations()
+
+    def get_state(self) -> dict[str, Any]:
+        """What must be remembered for a resumed training to go on exactly, as plain values and arrays."""
+        return {name: deepcopy(getattr(self, name)) for name in self.state_names}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`get_state` gave; called after ``on_training_start``."""
+        for name in self.state_names:
+            if name in state:
+                setattr(self, name, state[name])
+
     def on_training_end(self) -> None:
         self._on_training_end()
 
@@ -122,6 +145,13 @@ class BaseCallback:
     def _on_rollout_end(self) -> None:
         pass
 
+    def _between_iterations(self) -> bool:
+        return True
+
+    def _children(self) -> Sequence[Any]:
+        """The callbacks that this one calls."""
+        return ()
+
     def _on_training_end(self) -> None:
         pass
 
@@ -150,6 +180,9 @@ class EventCallback(BaseCallback):
         for child in self._children():
             child.on_training_start(self.locals, self.globals)
 
+    def _between_iterations(self) -> bool:
+        return _all_proceed(self._children())
+
     def close(self) -> None:
         for child in self._children():
             child.close()
@@ -170,6 +203,9 @@ class CallbackList(BaseCallback):
         if not isinstance(callbacks, list | tuple):
             raise TypeError(f"CallbackList takes a list of callbacks, not {type(callbacks).__name__}")
         self.callbacks = list(callbacks)
+
+    def _children(self) -> Sequence[Any]:
+        return self.callbacks
 
     def wants_steps(self) -> bool:
         return any(map(callback_wants_steps, self.callbacks))
@@ -200,14 +236,16 @@ class CallbackList(BaseCallback):
         for callback in self.callbacks:
             callback.on_rollout_end()
 
+    def _between_iterations(self) -> bool:
+        return _all_proceed(self.callbacks)
+
     def _on_training_end(self) -> None:
         for callback in self.callbacks:
             callback.on_training_end()
 
     def close(self) -> None:
-        for callback in self.callbacks:
-            if isinstance(callback, BaseCallback):  # a callback of another library has no such method
-                callback.close()
+        for callback in _own(self.callbacks):
+            callback.close()
 
     def update_child_locals(self, locals_: dict[str, Any]) -> None:
         for callback in self.callbacks:
@@ -236,6 +274,42 @@ def callback_wants_steps(callback: Any) -> bool:
 def callback_wants_locals(callback: Any) -> bool:
     """``callback.wants_locals()``; a callback of another library's class is taken to want everything."""
     return bool(callback.wants_locals()) if isinstance(callback, BaseCallback) else True
+
+
+def callback_states(callback: BaseCallback) -> list[list[Any]]:
+    """The class name and state of a callback and of all that it calls."""
+    return [[type(each).__name__, each.get_state()] for each in _all_of(callback)]
+
+
+def restore_callback_states(callback: BaseCallback, states: Sequence[Sequence[Any]]) -> None:
+    """Give each callback the first state of its class that is left over; one that is new begins anew."""
+    left = list(states)
+    for each in _all_of(callback):
+        match = next((entry for entry in left if entry[0] == type(each).__name__), None)
+        if match is not None:
+            left.remove(match)
+            each.set_state(match[1])
+
+
+def _all_of(callback: BaseCallback) -> Iterator[BaseCallback]:
+    """A callback and those that it calls, without the lists that hold them."""
+    if not isinstance(callback, CallbackList):
+        yield callback
+    for child in _own(callback._children()):
+        yield from _all_of(child)
+
+
+def _all_proceed(callbacks: Sequence[Any]) -> bool:
+    """Tell all callbacks that an iteration is over, even after one has ended the training."""
+    proceed = True
+    for callback in _own(callbacks):
+        proceed = callback.between_iterations() and proceed
+    return proceed
+
+
+def _own(callbacks: Sequence[Any]) -> list[BaseCallback]:
+    """Those of the house: a callback of another library's class lacks its newer methods."""
+    return [callback for callback in callbacks if isinstance(callback, BaseCallback)]
 
 
 def as_callback(callback: Any) -> BaseCallback:

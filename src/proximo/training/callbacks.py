@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,6 +56,11 @@ class CheckpointCallback(BaseCallback):
     One call is one step of every environment: with ``n`` environments, ``save_freq=k // n`` saves every ``k`` steps.
     ``save_vecnormalize`` adds ``{name_prefix}_vecnormalize_{steps}_steps.pkl``. On-policy models hold no replay
     buffer; a model that does has it saved too if ``save_replay_buffer``.
+
+    Where the environments can give their state (``env.has_state()``), each file is a checkpoint:
+    ``PPO.load(path, env=env).learn(total - steps, reset_num_timesteps=False)`` trains exactly as if it had never been
+    interrupted, from the rollout on in which the file was saved. ``proximo.training.checkpoints.PeriodicCheckpoints``
+    does more: intervals in minutes, retention, and a boundary mode for environments without state.
     """
 
     def __init__(
@@ -75,10 +80,23 @@ class CheckpointCallback(BaseCallback):
         self.name_prefix = name_prefix
         self.save_replay_buffer = save_replay_buffer
         self.save_vecnormalize = save_vecnormalize
+        self._training_state: dict[str, Any] | None = None
 
     def _init_callback(self) -> None:
         if self.save_path is not None:
             os.makedirs(self.save_path, exist_ok=True)
+
+    def _between_iterations(self) -> bool:
+        # weights stay the same within a rollout, so the state before it makes the file of any of its steps exact
+        due = self.n_calls % self.save_freq + self.model.n_steps >= self.save_freq
+        self._training_state = self.model.training_state() if due and self.training_env.has_state() else None
+        return True
+
+    def _save_model(self, path: str) -> None:
+        if self._training_state is None:
+            self.model.save(path)
+        else:
+            self.model.save_checkpoint(path, self._training_state)
 
     def _checkpoint_path(self, checkpoint_type: str = "", extension: str = "") -> str:
         """``checkpoint_type`` is empty for the model, else ``"vecnormalize_"`` or ``"replay_buffer_"``."""
@@ -88,7 +106,7 @@ class CheckpointCallback(BaseCallback):
     @counters_only
     def _on_step(self) -> bool:
         if self.n_calls % self.save_freq == 0:
-            self._save("model", self.model.save, self._checkpoint_path(extension="zip"))
+            self._save("model", self._save_model, self._checkpoint_path(extension="zip"))
             if self.save_replay_buffer and getattr(self.model, "replay_buffer", None) is not None:
                 path = self._checkpoint_path("replay_buffer_", extension="pkl")
                 self._save("replay buffer", self.model.save_replay_buffer, path)
@@ -113,6 +131,16 @@ class EvalCallback(EventCallback):
     evaluation, ``callback_on_new_best`` by a new best mean before it. ``use_masking`` lets the model choose among the
     actions that the environment's ``action_masks()`` allow.
     """
+
+    state_names: ClassVar[tuple[str, ...]] = (
+        "n_calls",
+        "best_mean_reward",
+        "last_mean_reward",
+        "evaluations_timesteps",
+        "evaluations_results",
+        "evaluations_length",
+        "evaluations_successes",
+    )
 
     def __init__(
         self,
@@ -165,6 +193,15 @@ class EvalCallback(EventCallback):
             os.makedirs(self.best_model_save_path, exist_ok=True)
         if self.log_path is not None:
             os.makedirs(os.path.dirname(self.log_path), exist_ok=True)
+
+    def get_state(self) -> dict[str, Any]:
+        # without its environment's state, evaluations after a resume see other episodes
+        return {**super().get_state(), "eval_env": self.eval_env.get_state() if self.eval_env.has_state() else None}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        super().set_state(state)
+        if state["eval_env"] is not None and self.eval_env.has_state():
+            self.eval_env.set_state(state["eval_env"])
 
     @counters_only
     def _on_step(self) -> bool:
@@ -277,6 +314,8 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
     The first ``min_evals`` evaluations do not count. A child (``callback_after_eval``) of an ``EvalCallback``.
     """
 
+    state_names: ClassVar[tuple[str, ...]] = ("n_calls", "last_best_mean_reward", "no_improvement_evals")
+
     def __init__(self, max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0) -> None:
         super().__init__(verbose)
         self.max_no_improvement_evals = max_no_improvement_evals
@@ -298,6 +337,8 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
 
 class StopTrainingOnMaxEpisodes(BaseCallback):
     """Ends the training after ``max_episodes`` episodes per environment, counted over all environments together."""
+
+    state_names: ClassVar[tuple[str, ...]] = ("n_calls", "n_episodes")
 
     def __init__(self, max_episodes: int, verbose: int = 0) -> None:
         super().__init__(verbose)
@@ -323,6 +364,8 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
 
 class EveryNTimesteps(EventCallback):
     """Triggers ``callback`` every ``n_steps`` steps, counted over all environments together."""
+
+    state_names: ClassVar[tuple[str, ...]] = ("n_calls", "last_time_trigger")
 
     def __init__(self, n_steps: int, callback: BaseCallback) -> None:
         super().__init__(callback)

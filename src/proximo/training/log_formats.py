@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import torch
 
-from proximo.errors import MissingExtraError
+from proximo.errors import MissingExtraError, ProximoError
+from proximo.files.atomic import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -64,8 +67,25 @@ class FormatUnsupportedError(NotImplementedError):
         )
 
 
+class LogPositionError(ProximoError, ValueError):
+    """A log file that holds less than had been written when a checkpoint was taken."""
+
+
 class KVWriter:
-    """Writes the values of one iteration."""
+    """Writes the values of one iteration.
+
+    A writer made with ``resume=True`` leaves the file of an earlier training as it is; :meth:`set_state` takes it back
+    to where a checkpoint was taken, so that the file goes on without gap or repetition.
+    """
+
+    resumes = False
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the writer stands, as plain values; what was written until now is on the disk."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_state` gave."""
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         raise NotImplementedError
@@ -97,11 +117,12 @@ class HumanOutputFormat(KVWriter, SeqWriter):
     Excluding either ``"stdout"`` or ``"log"`` leaves a value out of both, as Stable-Baselines3 does.
     """
 
-    def __init__(self, filename_or_file: str | TextIO, max_length: int = 36) -> None:
+    def __init__(self, filename_or_file: str | TextIO, max_length: int = 36, resume: bool = False) -> None:
         self.max_length = max_length
         self.own_file = isinstance(filename_or_file, str)
+        self.resumes = resume and self.own_file
         if isinstance(filename_or_file, str):
-            self.file: TextIO = open(filename_or_file, "w", encoding="utf-8")  # noqa: SIM115 -- closed by close()
+            self.file: TextIO = _open_text(filename_or_file, resume)
         elif hasattr(filename_or_file, "write"):
             self.file = filename_or_file
         else:
@@ -148,6 +169,13 @@ class HumanOutputFormat(KVWriter, SeqWriter):
         file.write(text)
         file.flush()
 
+    def get_state(self) -> dict[str, Any]:
+        return {"bytes": _bytes_on_disk(self.file)} if self.own_file else {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        if "bytes" in state:
+            _cut(self.file, state["bytes"])
+
     def close(self) -> None:
         if self.own_file:
             self.file.close()
@@ -156,8 +184,9 @@ class HumanOutputFormat(KVWriter, SeqWriter):
 class JSONOutputFormat(KVWriter):
     """One JSON object per line."""
 
-    def __init__(self, filename: str) -> None:
-        self.file = open(filename, "w", encoding="utf-8")  # noqa: SIM115 -- closed by close()
+    def __init__(self, filename: str, resume: bool = False) -> None:
+        self.file = _open_text(filename, resume)
+        self.resumes = resume
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         shown = filter_excluded_keys(key_values, key_excluded, "json")
@@ -172,6 +201,12 @@ class JSONOutputFormat(KVWriter):
             return value
         return float(value.item()) if value.shape == () or len(value) == 1 else value.tolist()
 
+    def get_state(self) -> dict[str, Any]:
+        return {"bytes": _bytes_on_disk(self.file)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        _cut(self.file, state["bytes"])
+
     def close(self) -> None:
         self.file.close()
 
@@ -181,26 +216,56 @@ class CSVOutputFormat(KVWriter):
 
     _RECORD = re.compile(r'(?:[^"\n]|"[^"]*")*\n')  # a line, or several where a quoted text holds line breaks
 
-    def __init__(self, filename: str) -> None:
-        self.file = open(filename, "w+", encoding="utf-8", newline="\n")  # noqa: SIM115 -- closed by close()
+    def __init__(self, filename: str, resume: bool = False) -> None:
+        self.file = _open_text(filename, resume)
+        self.resumes = resume
         self.keys: list[str] = []
+        self.rows = 0
+        if resume and (records := self._records()):
+            self.keys, self.rows = records[0][:-1].split(","), len(records) - 1
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         shown = filter_excluded_keys(key_values, key_excluded, "csv")
         new_keys = [key for key in shown if key not in self.keys]
         cells = {key: self._cell(value) for key, value in shown.items()}  # before writing: it may refuse a value
         if new_keys:
-            self._widen(new_keys)
+            past = [record[:-1] + "," * len(new_keys) + "\n" for record in self._records()[1:]]
+            self.keys.extend(new_keys)
+            self._rewrite(past)
         self.file.write(",".join(cells.get(key, "") for key in self.keys) + "\n")
         self.file.flush()
+        self.rows += 1
 
-    def _widen(self, new_keys: list[str]) -> None:
-        self.keys.extend(new_keys)
+    def _records(self) -> list[str]:
+        """The lines written so far, header first; the half line of an interrupted writing is left out."""
         self.file.seek(0)
-        past = self._RECORD.findall(self.file.read())[1:]
-        self.file.seek(0)
-        self.file.write(",".join(self.keys) + "\n")
-        self.file.writelines(record[:-1] + "," * len(new_keys) + "\n" for record in past)
+        records = self._RECORD.findall(self.file.read())
+        self.file.seek(0, os.SEEK_END)
+        return records
+
+    def _rewrite(self, records: Sequence[str]) -> None:
+        """Put a header for the keys and these rows in place of the file, in one step: a kill leaves old or new."""
+        name = self.file.name
+        self.file.close()
+        with replacing(Path(name)) as stream:
+            stream.write((",".join(self.keys) + "\n" + "".join(records)).encode())
+        self.file = _open_text(name, resume=True)
+
+    def get_state(self) -> dict[str, Any]:
+        _bytes_on_disk(self.file)
+        return {"keys": list(self.keys), "rows": self.rows}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        keys, rows = list(state["keys"]), int(state["rows"])
+        records = self._records()[1:]
+        if len(records) < rows or self.keys[: len(keys)] != keys:
+            raise _too_short(self.file, f"{len(records)} rows", f"{rows} rows of {len(keys)} columns")
+        later = len(self.keys) - len(keys)  # columns that came after the checkpoint: empty in the rows before it
+        self.keys, self.rows = keys, rows
+        self._rewrite([record[: len(record) - 1 - later] + "\n" for record in records[:rows]] if keys else [])
+        if not keys:
+            self.file.seek(0)
+            self.file.truncate()
 
     @staticmethod
     def _cell(value: Any) -> str:
@@ -216,16 +281,33 @@ class CSVOutputFormat(KVWriter):
 class TensorBoardOutputFormat(KVWriter):
     """Scalars, texts, histograms of arrays, and media in TensorBoard's event files."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, resume: bool = False) -> None:
+        self.writer = self._open(folder)
+        self.folder = folder
+        self.resumes = resume
+        self._step = -1
+        self._is_closed = False
+
+    @staticmethod
+    def _open(folder: str, purge_step: int | None = None) -> Any:
         require_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer = SummaryWriter(log_dir=folder)
-        self._is_closed = False
+        return SummaryWriter(log_dir=folder, purge_step=purge_step)
+
+    def get_state(self) -> dict[str, Any]:
+        return {"step": self._step}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """TensorBoard shows no earlier event of a step from here on."""
+        self.writer.close()
+        self._step = int(state["step"])
+        self.writer = self._open(self.folder, purge_step=self._step + 1)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         if self._is_closed:
             raise ValueError("this TensorBoard writer is closed; configure a new logger")
+        self._step = step
         for key, value in sorted(filter_excluded_keys(key_values, key_excluded, "tensorboard").items()):
             self._add(key, value, step)
         self.writer.flush()
@@ -265,6 +347,38 @@ def require_tensorboard() -> None:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("tensorboard", "tensorboard", "logging to TensorBoard") from error
+
+
+def _open_text(filename: str, resume: bool) -> Any:
+    """A text file to read and write: empty, or the one that is there with its end as the place to write."""
+    file = open(filename, "a+" if resume else "w+", encoding="utf-8", newline="\n")  # noqa: SIM115 -- the writer closes
+    if resume:  # "a+" made a missing file; "r+" can be cut and written anywhere
+        file.close()
+        file = open(filename, "r+", encoding="utf-8", newline="\n")  # noqa: SIM115
+        file.seek(0, os.SEEK_END)
+    return file
+
+
+def _bytes_on_disk(file: TextIO) -> int:
+    """The length of a file, all of it on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+    return os.fstat(file.fileno()).st_size
+
+
+def _cut(file: TextIO, length: int) -> None:
+    present = _bytes_on_disk(file)
+    if present < length:
+        raise _too_short(file, f"{present} bytes", f"{length} bytes")
+    file.seek(length)
+    file.truncate()
+
+
+def _too_short(file: TextIO, present: str, expected: str) -> LogPositionError:
+    return LogPositionError(
+        f"{file.name} holds {present}, fewer than the {expected} that were written when the checkpoint was taken; "
+        "bring the file back, or resume with a logger that begins new files"
+    )
 
 
 def _refuse_media(value: Any, formats: tuple[str, ...]) -> None:

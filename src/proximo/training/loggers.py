@@ -6,11 +6,13 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from proximo.errors import MissingExtraError, near_matches
 from proximo.training.log_formats import (
@@ -67,6 +69,8 @@ ERROR = 40
 DISABLED = 50
 
 FORMATS = ("stdout", "log", "json", "csv", "tensorboard")
+
+_PLAIN = (int, float, str, np.generic)  # what a checkpoint keeps of values not yet written; a film is lost
 
 
 class Logger:
@@ -150,6 +154,31 @@ class Logger:
     def set_level(self, level: int) -> None:
         self.level = level
 
+    def get_state(self) -> dict[str, Any]:
+        """What is recorded but not yet written, and where each output stands, as plain values."""
+        return {
+            "values": {key: value for key, value in self.name_to_value.items() if isinstance(value, _PLAIN)},
+            "counts": dict(self.name_to_count),
+            "excluded": {key: list(formats) for key, formats in self.name_to_excluded.items()},
+            "outputs": [
+                [type(output).__name__, output.get_state()] for output in self.output_formats if _keeps_place(output)
+            ],
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`get_state` gave; outputs that were opened anew stay as they are."""
+        self.name_to_value.update(state["values"])
+        self.name_to_count.update(state["counts"])
+        self.name_to_excluded.update({key: tuple(formats) for key, formats in state["excluded"].items()})
+        saved = list(state["outputs"])
+        for output in self.output_formats:
+            kind = type(output).__name__
+            match = next((entry for entry in saved if entry[0] == kind), None)
+            if match is not None and _keeps_place(output):
+                saved.remove(match)
+                if output.resumes:
+                    output.set_state(match[1])
+
     def close(self) -> None:
         for output in self.output_formats:
             output.close()
@@ -166,9 +195,13 @@ class _UnsavedLogger(Logger):
         return self._folder
 
 
-def configure(folder: str | os.PathLike[str] | None = None, format_strings: Sequence[str] | None = None) -> Logger:
+def configure(
+    folder: str | os.PathLike[str] | None = None, format_strings: Sequence[str] | None = None, resume: bool = False
+) -> Logger:
     """A logger that writes ``format_strings`` (of stdout, log, json, csv, tensorboard) into ``folder``.
 
+    With ``resume`` the files that are there go on, instead of beginning anew: for a model loaded from a checkpoint,
+    whose ``learn(…, reset_num_timesteps=False)`` takes them back to where the checkpoint was taken.
     Without arguments the environment variables ``SB3_LOGDIR`` and ``SB3_LOG_FORMAT`` decide, then a new folder in the
     system's temporary one and ``stdout,log,csv``.
     """
@@ -182,13 +215,13 @@ def configure(folder: str | os.PathLike[str] | None = None, format_strings: Sequ
     path = os.fspath(folder) if folder is not None else _temporary_folder()
     with _writable(path):
         os.makedirs(path, exist_ok=True)
-    logger = Logger(path, [make_output_format(name, path) for name in formats])
+    logger = Logger(path, [make_output_format(name, path, resume=resume) for name in formats])
     if saves:
         logger.log(f"Logging to {path}")
     return logger
 
 
-def make_output_format(_format: str, log_dir: str, log_suffix: str = "") -> KVWriter:
+def make_output_format(_format: str, log_dir: str, log_suffix: str = "", resume: bool = False) -> KVWriter:
     """The writer named ``_format``, its file in ``log_dir``: log.txt, progress.json, progress.csv or event files."""
     if _format not in FORMATS:
         raise ValueError(f"{_format!r} is no log format; {near_matches(_format, FORMATS)}")
@@ -197,11 +230,11 @@ def make_output_format(_format: str, log_dir: str, log_suffix: str = "") -> KVWr
     with _writable(log_dir):
         os.makedirs(log_dir, exist_ok=True)
         if _format == "tensorboard":
-            return TensorBoardOutputFormat(log_dir)
+            return TensorBoardOutputFormat(log_dir, resume)
         if _format == "log":
-            return HumanOutputFormat(os.path.join(log_dir, f"log{log_suffix}.txt"))
+            return HumanOutputFormat(os.path.join(log_dir, f"log{log_suffix}.txt"), resume=resume)
         file = os.path.join(log_dir, f"progress{log_suffix}.{_format}")
-        return JSONOutputFormat(file) if _format == "json" else CSVOutputFormat(file)
+        return JSONOutputFormat(file, resume) if _format == "json" else CSVOutputFormat(file, resume)
 
 
 def configure_logger(
@@ -246,6 +279,11 @@ def read_csv(filename: str) -> pandas.DataFrame:
 def announce(message: str) -> None:
     """Tell the person at the terminal; used by callbacks whose ``verbose`` asks for it."""
     print(message)
+
+
+def _keeps_place(output: Any) -> bool:
+    """Whether an output can say where it stands; one of another library's class may not."""
+    return isinstance(output, KVWriter)
 
 
 def _pandas() -> Any:

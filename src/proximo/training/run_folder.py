@@ -40,16 +40,7 @@ class RunFolder:
         Making a folder either succeeds for one process or fails, so two runs never share one.
         """
         stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        first = Path(root) / f"{file_name(name)}-{stamp}"
-        first.parent.mkdir(parents=True, exist_ok=True)
-        candidate, count = first, 1
-        while True:
-            try:
-                candidate.mkdir()
-                return cls(candidate)
-            except FileExistsError:
-                count += 1
-                candidate = first.with_name(f"{first.name}-{count}")
+        return cls(make_unique_folder(Path(root) / f"{file_name(name)}-{stamp}"))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
@@ -60,6 +51,8 @@ class RunFolder:
                 f"no run folder {given}: it does not exist; give the folder that `proximo train` named"
             )
         folder = given.parent if given.is_file() else given
+        if folder.name == "checkpoints" and not (folder / "config.toml").exists():
+            folder = folder.parent
         run = cls(folder)
         if not run.config.is_file():
             inside = sorted(entry.name for entry in folder.iterdir() if (entry / "config.toml").is_file())
@@ -120,6 +113,19 @@ class RunFolder:
         versions = collect_versions()
         _write_text(self.versions, json.dumps(versions, indent=2) + "\n")
         return versions
+
+
+def make_unique_folder(first: Path) -> Path:
+    """Make the folder ``first``, or ``first-2``, ``first-3``, … where that is taken; return the one made."""
+    first.parent.mkdir(parents=True, exist_ok=True)
+    candidate, count = first, 1
+    while True:
+        try:
+            candidate.mkdir()
+            return candidate
+        except FileExistsError:
+            count += 1
+            candidate = first.with_name(f"{first.name}-{count}")
 
 
 def run_name(environment: str, algorithm: str, seed: int | None) -> str:

@@ -15,6 +15,7 @@ class Trainable(Protocol):
     num_timesteps: int
     n_steps: int
     rollout_buffer: RolloutBuffer
+    _iteration: int
 
     @property
     def env(self) -> Any: ...
@@ -31,6 +32,9 @@ class Trainable(Protocol):
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None: ...
 
+    def _take_up_training(self, callback: BaseCallback) -> None:
+        """Go on from the checkpoint that the model was loaded from, if it is to."""
+
 
 class Trainer:
     """Runs a model until it has seen a number of steps or a callback says stop."""
@@ -43,24 +47,24 @@ class Trainer:
     def run(self, total_timesteps: int, local_variables: dict[str, Any], global_variables: dict[str, Any]) -> None:
         try:
             self.callback.on_training_start(local_variables, global_variables)
+            self.model._take_up_training(self.callback)
             self._iterate(total_timesteps)
             self.callback.on_training_end()
         finally:
             self.callback.close()
 
     def _iterate(self, total_timesteps: int) -> None:
-        iteration = 0
         model = self.model
-        while model.num_timesteps < total_timesteps:
+        while self.callback.between_iterations() and model.num_timesteps < total_timesteps:
             if not model.collect_rollouts(model.env, self.callback, model.rollout_buffer, model.n_steps):
                 break
-            iteration += 1
+            model._iteration += 1
             model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
             model.train()
-            if self.log_interval is not None and iteration % self.log_interval == 0:
-                model.dump_logs(iteration)
-        if self.log_interval is not None and iteration % self.log_interval != 0:
-            model.dump_logs(iteration)  # the metrics of the last iterations are not lost
+            if self.log_interval is not None and model._iteration % self.log_interval == 0:
+                model.dump_logs(model._iteration)
+        if self.log_interval is not None and model._iteration % self.log_interval != 0:
+            model.dump_logs(model._iteration)  # the metrics of the last iterations are not lost
 
 
 class CallbackListener:

@@ -1,0 +1,231 @@
+"""A training's checkpoints: taken every so often, a few of them kept, damage noticed and never passed over.
+
+A checkpoint is a model file that also holds everything else that decides how the training goes on::
+
+    checkpoints = PeriodicCheckpoints("checkpoints", every_steps=50_000)
+    model.learn(1_000_000, callback=checkpoints)
+    # … after a crash, in a new process:
+    model = PPO.load(CheckpointFolder("checkpoints").newest(), env=make_vec_env(…))
+    model.resume(callback=PeriodicCheckpoints("checkpoints", every_steps=50_000))
+
+gives the same weights and metrics, bit for bit, as the training that was not interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from proximo.errors import EnvironmentStateError, ModelFileError, ProximoError
+from proximo.files.archive import verify_archive
+from proximo.files.atomic import remove_leftovers, replacing
+from proximo.training.callback_base import BaseCallback
+from proximo.training.loggers import announce
+
+DEFAULT_MINUTES = 10.0
+MOST_OF_THE_TIME = 0.01
+"""Checkpoints by the clock take at most this share of it: when saving is slow, they come less often."""
+
+
+class NoCheckpointError(ProximoError, FileNotFoundError):
+    """There is nothing to resume from."""
+
+
+class CheckpointFolder:
+    """The checkpoints in a folder, ``{prefix}_{steps}_steps.zip`` and ``best.zip``."""
+
+    def __init__(self, path: str | os.PathLike[str], prefix: str = "model") -> None:
+        self.path = Path(path)
+        self.prefix = prefix
+
+    @property
+    def best(self) -> Path:
+        """The checkpoint with the highest mean return of the latest episodes."""
+        return self.path / "best.zip"
+
+    def of(self, steps: int) -> Path:
+        return self.path / f"{self.prefix}_{steps}_steps.zip"
+
+    def steps_of(self, path: Path) -> int:
+        """The number of steps in a checkpoint's name; −1 for another file."""
+        match = re.fullmatch(rf"{re.escape(self.prefix)}_(\d+)_steps\.zip", path.name)
+        return int(match[1]) if match else -1
+
+    def all(self) -> list[Path]:
+        """The checkpoints, oldest first."""
+        found = [path for path in self.path.glob("*.zip") if self.steps_of(path) >= 0] if self.path.is_dir() else []
+        return sorted(found, key=self.steps_of)
+
+    def newest(self) -> Path:
+        """The newest checkpoint, known to be intact.
+
+        When it is damaged, the error names the newest intact one before it: which of them to go on from is for the
+        user to say.
+        """
+        checkpoints = self.all()
+        if not checkpoints:
+            raise NoCheckpointError(f"no checkpoint in {self.path}: the training ended before its first; start it anew")
+        return self.checked(checkpoints[-1])
+
+    def checked(self, path: Path) -> Path:
+        """``path`` itself, if it is intact."""
+        try:
+            verify_archive(path)
+        except ModelFileError as error:
+            raise ModelFileError(f"{error}; {self._offer_before(path)}") from error
+        return path
+
+    def _offer_before(self, damaged: Path) -> str:
+        for path in reversed(self.all()):
+            if self.steps_of(path) < self.steps_of(damaged) and _is_intact(path):
+                return f"the newest intact checkpoint before it is {path}: resume from that one by its name"
+        return "no checkpoint before it is intact"
+
+    def prune(self, keep: int) -> None:
+        """Remove all but the ``keep`` newest, and what writings that were killed left behind."""
+        for path in self.all()[:-keep]:
+            path.unlink(missing_ok=True)
+        remove_leftovers(self.path)
+
+    def set_aside_after(self, steps: int) -> None:
+        """Rename what lies beyond the steps where a training starts or goes on, so that it is not taken for its own.
+
+        The names get ``.old`` behind them; nothing is deleted.
+        """
+        for path in self.all():
+            if self.steps_of(path) > steps:
+                os.replace(path, path.with_name(f"{path.name}.old"))
+
+
+def _is_intact(path: Path) -> bool:
+    try:
+        verify_archive(path)
+    except ModelFileError:
+        return False
+    return True
+
+
+class PeriodicCheckpoints(BaseCallback):
+    """Saves a checkpoint before the first step and then every ``every_steps`` steps or ``every_minutes`` minutes.
+
+    Without an interval it is ten minutes, longer where saving takes more than 1 % of the time. Checkpoints are taken
+    between iterations, so an interval ends with the update that completes it. The ``keep_last`` newest are kept, and
+    with ``keep_best`` a copy of the one with the highest mean return, ``best.zip``.
+
+    The environments must give their state (``env.has_state()``). For others there is ``boundary=True``: at every
+    checkpoint they are seeded anew and reset, in an uninterrupted training too, which makes resuming exact for every
+    environment that its reset seed determines. It needs ``every_steps``, since the checkpoints are then part of what is
+    trained.
+    """
+
+    state_names: ClassVar[tuple[str, ...]] = ("n_calls", "saved_at", "best_mean")
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | CheckpointFolder,
+        *,
+        every_steps: int | None = None,
+        every_minutes: float | None = None,
+        keep_last: int = 3,
+        keep_best: bool = True,
+        boundary: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        self.folder = folder if isinstance(folder, CheckpointFolder) else CheckpointFolder(folder)
+        if every_steps is not None and every_minutes is not None:
+            raise ValueError("give an interval in steps or in minutes, not both")
+        for name, value in (("every_steps", every_steps), ("every_minutes", every_minutes), ("keep_last", keep_last)):
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} is {value}; expected a number above 0")
+        if boundary and every_steps is None:
+            raise ValueError(
+                "boundary mode resets the environments at every checkpoint, which must not depend on the clock: give "
+                "the interval in steps (every_steps=…)"
+            )
+        self.every_steps = every_steps
+        self.every_seconds = 60.0 * (DEFAULT_MINUTES if every_minutes is None else every_minutes)
+        self.keep_last = keep_last
+        self.keep_best = keep_best
+        self.boundary = boundary
+        self.saved_at: int | None = None  # steps
+        self.best_mean = -np.inf
+        self.seconds_per_save = 0.0
+        self._save_asked = self._stop_asked = False
+        self._clock: Callable[[], float] = time.monotonic
+        self._next_time = 0.0
+
+    def _init_callback(self) -> None:
+        self.saved_at = None
+        self._save_asked = self._stop_asked = False
+        if not self.boundary and not self.training_env.has_state():
+            try:
+                self.training_env.get_state()  # says which environment or wrapper it is
+            except EnvironmentStateError as error:
+                raise EnvironmentStateError(f"exact checkpoints are not possible: {error}") from error
+        self._next_time = self._clock() + self.every_seconds
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        super().set_state(state)
+        if self.saved_at is not None:
+            self.folder.set_aside_after(self.model.num_timesteps)
+
+    def ask_for_save(self, stop: bool = False) -> None:
+        """Save at the end of this iteration, and end the training there if ``stop``; safe in a signal handler.
+
+        In boundary mode nothing is saved out of turn: resuming repeats what came after the latest boundary.
+        """
+        self._save_asked, self._stop_asked = True, self._stop_asked or stop
+
+    def _between_iterations(self) -> bool:
+        if self._is_due() or (self._save_asked and not self.boundary):  # a boundary out of turn would be another run
+            self.save()
+        self._save_asked = False
+        return not self._stop_asked
+
+    def _is_due(self) -> bool:
+        if self.saved_at is None:
+            return True  # the first one, before the first step: whatever cannot be saved is found out now
+        if self.every_steps is not None:
+            return self.num_timesteps - self.saved_at >= self.every_steps
+        return self._clock() >= self._next_time
+
+    def save(self) -> Path:
+        """Save a checkpoint now, which must be between two iterations."""
+        started = self._clock()
+        mean = self._mean_return()
+        is_best = self.keep_best and mean > self.best_mean
+        if self.saved_at is None:
+            self.folder.set_aside_after(self.num_timesteps)
+        self.saved_at = self.num_timesteps
+        self.best_mean = mean if is_best else self.best_mean
+        path = self.folder.of(self.num_timesteps)
+        self.model.save_checkpoint(path, self.model.training_state(self.boundary))
+        if is_best:
+            with replacing(self.folder.best) as stream:
+                stream.write(path.read_bytes())
+        self.folder.prune(self.keep_last)
+        finished = self._clock()
+        self.seconds_per_save = finished - started
+        self._next_time = finished + max(self.every_seconds, self.seconds_per_save / MOST_OF_THE_TIME)
+        if self.verbose >= 1:
+            announce(f"checkpoint {path} in {1000 * self.seconds_per_save:.0f} ms")
+        return path
+
+    def save_state(self, state: Mapping[str, Any]) -> Path:
+        """Save a checkpoint of an earlier state with the weights of now, which must not have changed since."""
+        path = self.folder.of(state["progress"]["num_timesteps"])
+        if not path.exists():
+            self.model.save_checkpoint(path, state)
+            self.folder.prune(self.keep_last)
+        return path
+
+    def _mean_return(self) -> float:
+        episodes = self.model.ep_info_buffer
+        return float(np.mean([episode["r"] for episode in episodes])) if episodes else -np.inf

@@ -1,0 +1,120 @@
+"""``proximo convert`` and ``proximo inspect``, on real files of both libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import sb3_contrib
+import stable_baselines3
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+import proximo
+from proximo.cli.main import main
+
+SMALL = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "device": "cpu"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def prediction(model: Any) -> Any:
+    observations = np.random.default_rng(0).uniform(-1, 1, (8, *model.observation_space.shape)).astype(np.float32)
+    return model.predict(observations, deterministic=True)[0]
+
+
+def test_there_and_back(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = stable_baselines3.PPO("MlpPolicy", "Pendulum-v1", **SMALL).learn(16)
+    theirs.save("theirs.zip")
+    assert main(["convert", "theirs.zip", "ours.zip"]) == 0
+    assert "load it with proximo.PPO.load" in capsys.readouterr().out
+    ours = proximo.PPO.load("ours.zip", device="cpu")
+    np.testing.assert_allclose(prediction(ours), prediction(theirs), atol=1e-6)
+    assert main(["convert", "ours.zip", "back.zip"]) == 0
+    assert "load it with stable_baselines3.PPO.load" in capsys.readouterr().out
+    back = stable_baselines3.PPO.load("back.zip", device="cpu")
+    np.testing.assert_allclose(prediction(back), prediction(theirs), atol=1e-6)
+    assert back.num_timesteps == theirs.num_timesteps
+
+
+def test_contrib_and_code_as_learning_rate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {**SMALL, "learning_rate": lambda progress: 1e-3 * progress}
+    sb3_contrib.RecurrentPPO("MlpLstmPolicy", "Pendulum-v1", **options).save("theirs.zip")
+    assert main(["convert", "theirs.zip", "ours.zip"]) == 2
+    assert "learning_rate (the function" in capsys.readouterr().err
+    assert not Path("ours.zip").exists()
+    assert main(["convert", "theirs.zip", "ours.zip", "--learning-rate", "5e-4"]) == 0
+    assert proximo.RecurrentPPO.load("ours.zip").learning_rate == 5e-4
+
+
+def test_an_existing_file_is_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proximo.A2C("MlpPolicy", "CartPole-v1", device="cpu").save("model.zip")
+    Path("there.zip").write_bytes(b"precious")
+    assert main(["convert", "model.zip", "there.zip"]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert Path("there.zip").read_bytes() == b"precious"
+    assert main(["convert", "model.zip", "there.zip", "--overwrite"]) == 0
+    assert stable_baselines3.A2C.load("there.zip").n_steps == 5
+
+
+def test_statistics_there_and_back(folder: Path) -> None:
+    theirs = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]), clip_obs=7.0)
+    theirs.reset()
+    for _ in range(20):
+        theirs.step(np.ones((1, 1)))
+    theirs.save("theirs.pkl")
+    assert main(["convert", "theirs.pkl", "ours.safetensors"]) == 0
+    assert main(["convert", "ours.safetensors", "back.pkl"]) == 0
+    back = VecNormalize.load("back.pkl", DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]))
+    np.testing.assert_array_equal(back.obs_rms.mean, theirs.obs_rms.mean)
+    np.testing.assert_array_equal(back.ret_rms.var, theirs.ret_rms.var)
+    assert (back.clip_obs, back.obs_rms.count) == (7.0, theirs.obs_rms.count)
+    back.reset()
+    back.step(np.ones((1, 1)))
+
+
+def test_inspect_shows_what_is_in_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = proximo.PPO("MlpPolicy", "CartPole-v1", **SMALL, seed=7).learn(16)
+    model.save("model.zip")
+    assert main(["inspect", "model.zip"]) == 0
+    shown = capsys.readouterr().out
+    for text in ("Proximo model", "PPO", "Discrete(2)", "9,155", "policy.safetensors", "64 × 4", "batch_size"):
+        assert text in shown, text
+    model.save_checkpoint("checkpoint.zip")
+    assert main(["inspect", "checkpoint.zip"]) == 0
+    assert "Proximo checkpoint" in capsys.readouterr().out
+
+
+def test_inspect_names_the_code_in_a_foreign_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {**SMALL, "learning_rate": lambda progress: 1e-3 * progress}
+    stable_baselines3.PPO("MlpPolicy", "Pendulum-v1", **options).save("theirs.zip")
+    assert main(["inspect", "theirs.zip"]) == 0
+    shown = capsys.readouterr().out
+    assert "Stable-Baselines3 model" in shown
+    assert any("learning_rate" in line and "code, not run" in line for line in shown.splitlines())
+    assert any("observation_space" in line and "data" in line for line in shown.splitlines())
+    assert 'custom_objects={"learning_rate": …}' in shown
+    VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")])).save("statistics.pkl")
+    assert main(["inspect", "statistics.pkl"]) == 0
+    assert "a pickle, not run" in capsys.readouterr().out
+
+
+def test_inspect_of_no_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("text.zip").write_text("hello")
+    assert main(["inspect", "text.zip"]) == 2
+    assert main(["inspect", "absent.zip"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["convert", "inspect"])
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert stopped.value.code == 0
+    assert f"proximo {command} model_from_sb3.zip" in capsys.readouterr().out
