@@ -16,6 +16,8 @@ COMMANDS = {
     "watch": "Film a trained agent, or open a window.",
     "plot": "Draw learning curves with intervals over seeds.",
     "bench": "Measure the speed against Stable-Baselines3.",
+    "inspect": "Show what is in a model file, without running anything of it.",
+    "convert": "Turn a model file of Stable-Baselines3 into one of Proximo, or the other way round.",
 }
 EXAMPLES = """\
   proximo train CartPole-v1

@@ -27,7 +27,7 @@ from torch import nn
 
 from proximo.data import Array
 from proximo.errors import ModelFileError, near_matches
-from proximo.files.archive import Json
+from proximo.files.zips import Json
 from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 
 MAX_DEPTH = 24  # levels of JSON; leaves room for the manifest around it
@@ -227,20 +227,38 @@ def decode_fields(
     """
     supplied = _checked_custom_objects(custom_objects)
     _check_needs(encoded, needs)
+    _check_supplied(needs, supplied, loader)
+    decoder = _Decoder()
+    fields = {name: decoder.decode(value) for name, value in encoded.items() if name not in supplied}
+    return supply_fields({name: fields.get(name) for name in encoded}, needs, supplied, loader)
+
+
+def supply_fields(
+    fields: Mapping[str, Any], needs: Mapping[str, str], custom_objects: Mapping[str, Any] | None, loader: str
+) -> dict[str, Any]:
+    """Fields with what the caller supplies in their place, as :func:`decode_fields` says."""
+    supplied = _checked_custom_objects(custom_objects)
+    _check_supplied(needs, supplied, loader)
+    names = [*fields, *(path for path in needs if "." not in path)]
+    complete = {name: supplied[name] if name in supplied else fields[name] for name in names}
+    for path, value in supplied.items():
+        name, *parts = path.split(".")
+        if parts and name in complete and name not in supplied:
+            _put(complete[name], parts, value, path)
+    return complete
+
+
+def _check_supplied(needs: Mapping[str, str], supplied: Mapping[str, Any], loader: str) -> None:
     missing = {
         path: what for path, what in needs.items() if path not in supplied and path.split(".")[0] not in supplied
     }
     if missing:
         raise ModelFileError(_missing_message(missing, loader))
-    decoder = _Decoder()
-    fields: dict[str, Any] = {}
-    for name in [*encoded, *(path for path in needs if "." not in path)]:
-        fields[name] = supplied[name] if name in supplied else decoder.decode(encoded[name])
-    for path, value in supplied.items():
-        name, *parts = path.split(".")
-        if parts and name in fields and name not in supplied:
-            _put(fields[name], parts, value, path)
-    return fields
+
+
+def class_name(cls: type) -> str | None:
+    """The bare name by which files know a class; None for one that is not registered."""
+    return _NAME_OF_CLASS.get(cls)
 
 
 class _Decoder:

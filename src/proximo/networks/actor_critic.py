@@ -42,6 +42,7 @@ from proximo.networks.encoders import (
     NatureCNN,
     NetArch,
 )
+from proximo.networks.network_size import UNBUILDABLE, check_network_size
 from proximo.networks.optimizers import RMSpropTFLike
 
 RecurrentState = tuple[Array, ...]
@@ -235,9 +236,15 @@ class BasePolicy(nn.Module, ABC):
             raise ModelFileError(
                 f"{path} holds a {manifest.get('content')!r}, not a policy; load it with what saved it"
             )
-        arguments = decode_fields(manifest["fields"], manifest["needs"], custom_objects)
-        policy = cls(**arguments)
-        policy.load_state_dict(tensors["policy"])
+        try:
+            arguments = decode_fields(manifest["fields"], manifest["needs"], custom_objects)
+            check_network_size(cls, arguments, tensors["policy"])
+            policy = cls(**arguments)
+            policy.load_state_dict(tensors["policy"])
+        except UNBUILDABLE as error:
+            if isinstance(error, ModelFileError):
+                raise
+            raise ModelFileError(f"{path} describes no policy that can be built: {error}") from error
         return policy.to(get_device(device))
 
 

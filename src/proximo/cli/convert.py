@@ -1,0 +1,104 @@
+"""``proximo convert``: model files between Stable-Baselines3 and Proximo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from proximo.cli.algorithms import ALGORITHMS
+from proximo.cli.command import parse
+
+if TYPE_CHECKING:
+    from proximo.agents.on_policy import OnPolicyAlgorithm
+
+SUMMARY = """Turn a model file of Stable-Baselines3 or sb3-contrib into one of Proximo, or the other way round: which,
+the file itself says. Weights, hyperparameters, the optimiser's state and the number of steps are kept. Files of
+VecNormalize are converted too. Nothing in a file is run."""
+EXAMPLES = (
+    "proximo convert model_from_sb3.zip model.zip",
+    "proximo convert model.zip model_for_sb3.zip",
+    "proximo convert old_sb3.zip model.zip --learning-rate 3e-4   (saved with a function as learning rate)",
+    "proximo convert vecnormalize.pkl vecnormalize.safetensors",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert:
+    """What to convert, and where to."""
+
+    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
+    """File to read."""
+    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
+    """File to write."""
+    learning_rate: float | None = None
+    """In the place of the learning rate in the file, which may be code."""
+    clip_range: float | None = None
+    """In the place of the clip range in the file, which may be code."""
+    overwrite: bool = False
+    """Replace OUT if it exists."""
+
+
+def run(words: Sequence[str]) -> int:
+    arguments = parse(Convert, "convert", SUMMARY, EXAMPLES, words)
+    if arguments.out.exists() and not arguments.overwrite:
+        raise FileExistsError(f"{arguments.out} exists; choose another name, or add --overwrite")
+    from proximo.cli.console import output, shown_path
+
+    replaced = {"learning_rate": arguments.learning_rate, "clip_range": arguments.clip_range}
+    message = convert(
+        arguments.model, arguments.out, {name: value for name, value in replaced.items() if value is not None}
+    )
+    output().print(f"{shown_path(arguments.out)}: {message}", markup=False)
+    return 0
+
+
+def convert(source: Path, target: Path, replaced: dict[str, Any]) -> str:
+    """Convert a file; says what the new one is."""
+    from proximo.agents.sb3_files import algorithm_of, is_foreign, write_foreign
+    from proximo.files.archive import read_archive
+    from proximo.files.sb3_archive import read_sb3_archive
+    from proximo.files.zips import existing_file, member_names
+
+    source = existing_file(source)
+    with source.open("rb") as stream:
+        is_zip = bool(member_names(stream)) or stream.read(2) == b"PK"
+    if not is_zip:
+        return _convert_normalizer(source, target)
+    if is_foreign(source):
+        name = algorithm_of(read_sb3_archive(source, weights=False))
+        _agent(name, source).load(source, device="cpu", custom_objects=replaced).save(target)
+        return f"a model of Proximo; load it with proximo.{name}.load"
+    manifest, tensors = read_archive(source)
+    model = _agent(str(manifest.get("algorithm")), source).load(source, device="cpu", custom_objects=replaced)
+    loader = write_foreign(model, target)
+    note = " (a zip of Stable-Baselines3 holds no statistics of VecNormalize: convert those by themselves)"
+    return f"a model of Stable-Baselines3; load it with {loader}.load{note if 'normalizer' in tensors else ''}"
+
+
+def _agent(name: str, source: Path) -> type[OnPolicyAlgorithm]:
+    import proximo
+
+    if name not in ALGORITHMS.values():
+        raise ValueError(f"{source} holds a model of {name:.60}; known are {', '.join(ALGORITHMS.values())}")
+    agent: type[OnPolicyAlgorithm] = getattr(proximo, name)
+    return agent
+
+
+def _convert_normalizer(source: Path, target: Path) -> str:
+    from proximo.files.atomic import replacing
+    from proximo.files.normalizer_file import foreign_pickle, is_pickle, read_normalizer, write_normalizer
+
+    content = read_normalizer(source)
+    with source.open("rb") as stream:
+        pickled = is_pickle(stream.read(2))
+    if pickled:
+        write_normalizer(target, content)
+        return "statistics of VecNormalize; load them with proximo.VecNormalize.load"
+    data = foreign_pickle(content)
+    with replacing(target) as stream:
+        stream.write(data)
+    return "statistics for Stable-Baselines3's VecNormalize.load"

@@ -1,0 +1,172 @@
+"""Files of ``VecNormalize``: Proximo's, and the pickles of Stable-Baselines3 through the restricted reader.
+
+Proximo's is one safetensors file of float64 arrays, with the settings as JSON in its header.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from gymnasium import spaces
+
+from proximo.data import Array
+from proximo.errors import ModelFileError
+from proximo.files.atomic import replacing
+from proximo.files.inert_values import inert_value
+from proximo.files.known_values import known_value
+from proximo.files.restricted_pickle import MAX_BYTES, Inert, Made, Name, read_pickle, write_pickle
+from proximo.files.zips import Budgets, parse_json
+from proximo.functional.statistics import RunningMeanStd
+
+FORMAT = "proximo-vec-normalize-1"
+FOREIGN_CLASS = Name("stable_baselines3.common.vec_env.vec_normalize", "VecNormalize")
+FOREIGN_STATISTICS = Name("stable_baselines3.common.running_mean_std", "RunningMeanStd")
+PARTS = ("mean", "var", "count")
+FLAGS = ("training", "norm_obs", "norm_reward")
+NUMBERS = ("clip_obs", "clip_reward", "gamma", "epsilon")
+_BUDGETS = Budgets()
+
+
+class NormalizerFile(NamedTuple):
+    """The constructor's arguments, and the statistics as ``VecNormalize.state`` names them."""
+
+    settings: dict[str, Any]
+    state: dict[str, Array]
+
+
+def read_normalizer(path: Path) -> NormalizerFile:
+    """Read a file of either kind; nothing in it is executed."""
+    with path.open("rb") as stream:
+        data = stream.read(MAX_BYTES + 1)
+    try:
+        if len(data) > MAX_BYTES:
+            raise ModelFileError(f"it holds more than {MAX_BYTES} bytes")
+        return parse_normalizer(data)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path} is damaged or no VecNormalize file: {error}") from error.__cause__
+
+
+def parse_normalizer(data: bytes) -> NormalizerFile:
+    if is_pickle(data):
+        return _from_pickle(data)
+    return _from_safetensors(data)
+
+
+def is_pickle(data: bytes) -> bool:
+    return data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+
+
+def write_normalizer(path: Path, content: NormalizerFile) -> None:
+    """Write Proximo's form, whole or not at all."""
+    metadata = {"format": FORMAT, "settings": json.dumps(content.settings)}
+    with replacing(path) as stream:
+        stream.write(safetensors.numpy.save(content.state, metadata=metadata))
+
+
+# ----------------------------------------------------------------------------------------------------- Proximo's own
+
+
+def _from_safetensors(data: bytes) -> NormalizerFile:
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8:
+        raise ModelFileError("no safetensors: its header is cut off")
+    header = parse_json(data[8 : 8 + length], _BUDGETS, "the header")
+    metadata = header.get("__metadata__") if isinstance(header, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise ModelFileError("it holds no statistics of VecNormalize")
+    settings = parse_json(str(metadata.get("settings")).encode("utf-8", "replace"), _BUDGETS, "its settings")
+    try:
+        views = safetensors.deserialize(data)
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(f"no valid safetensors ({str(error)[:200]})") from error
+    if any(view["dtype"] != "F64" for _, view in views):
+        raise ModelFileError("its statistics are not of type float64")
+    try:
+        state = {name: np.frombuffer(view["data"], np.float64).reshape(view["shape"]).copy() for name, view in views}
+    except (ValueError, OverflowError) as error:
+        raise ModelFileError(f"its statistics have no possible shape ({error})") from error
+    return NormalizerFile(_checked_settings(settings), _checked_state(state))
+
+
+# --------------------------------------------------------------------------------------------- Stable-Baselines3's
+
+
+def _from_pickle(data: bytes) -> NormalizerFile:
+    made = read_pickle(data).value
+    if not isinstance(made, Made) or made.function != FOREIGN_CLASS or not isinstance(made.state, dict):
+        raise ModelFileError("this is a pickle of something else; nothing of it was run")
+    wanted = (*FLAGS, *NUMBERS, "norm_obs_keys")
+    settings = {name: known_value(made.state[name]) for name in wanted if name in made.state}
+    statistics = {"ret_rms": known_value(made.state.get("ret_rms"))}
+    if settings.get("norm_obs", True):
+        observations = known_value(made.state.get("obs_rms"))
+        by_key = observations if isinstance(observations, dict) else {"": observations}
+        statistics |= {f"obs_rms/{key}" if key else "obs_rms": value for key, value in by_key.items()}
+    if not all(isinstance(value, RunningMeanStd) for value in statistics.values()):
+        raise ModelFileError("the pickle lacks running statistics")
+    state = {
+        f"{name}.{part}": np.asarray(getattr(value, part), np.float64)
+        for name, value in statistics.items()
+        for part in PARTS
+    }
+    return NormalizerFile(_checked_settings(settings), _checked_state(state))
+
+
+def foreign_pickle(content: NormalizerFile) -> bytes:
+    """The pickle that Stable-Baselines3's ``VecNormalize.load`` reads."""
+    settings, state = content
+    names = dict.fromkeys(key.rpartition(".")[0] for key in state if "." in key)
+    statistics = {name: _foreign_statistics(state, name) for name in names}
+    shapes = {name.partition("/")[2]: state[f"{name}.mean"].shape for name in names if name.startswith("obs_rms")}
+    boxes: dict[str, spaces.Space[Any]] = {key: spaces.Box(-np.inf, np.inf, shape) for key, shape in shapes.items()}
+    if not boxes:
+        raise ValueError("the file holds no statistics of observations, and the other library needs their shape")
+    is_dict = "" not in boxes
+    attributes: dict[str, Inert] = {
+        **settings,
+        "observation_space": inert_value(spaces.Dict(boxes) if is_dict else boxes[""]),
+        "obs_rms": {key: statistics[f"obs_rms/{key}"] for key in boxes} if is_dict else statistics["obs_rms"],
+        "ret_rms": statistics["ret_rms"],
+        "old_reward": inert_value(np.zeros(0)),
+    }
+    return write_pickle(Made(FOREIGN_CLASS, (), state=attributes))
+
+
+def _foreign_statistics(state: Mapping[str, Array], name: str) -> Made:
+    mean, var, count = (state[f"{name}.{part}"] for part in PARTS)
+    values = {"mean": inert_value(mean), "var": inert_value(var), "count": float(count)}
+    return Made(FOREIGN_STATISTICS, (), state=values)
+
+
+# --------------------------------------------------------------------------------------------------------- checking
+
+
+def _checked_settings(settings: Any) -> dict[str, Any]:
+    if not isinstance(settings, dict) or settings.keys() - {*FLAGS, *NUMBERS, "norm_obs_keys"}:
+        raise ModelFileError("its settings are not the arguments of VecNormalize")
+    for name, value in settings.items():
+        if name in FLAGS:
+            fits = isinstance(value, bool)
+        elif name in NUMBERS:
+            fits = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+        else:
+            fits = value is None or (isinstance(value, list) and all(isinstance(key, str) for key in value))
+        if not fits:
+            raise ModelFileError(f"its setting {name} is {value!r:.60}")
+    return settings
+
+
+def _checked_state(state: Mapping[str, Array]) -> dict[str, Array]:
+    for name, values in state.items():
+        if not np.isfinite(values).all():
+            raise ModelFileError(f"its statistics {name!r:.80} hold NaN or infinity")
+        if name.endswith(".count") and values.shape != ():
+            raise ModelFileError(f"its count {name!r:.80} is no single number")
+    return dict(state)

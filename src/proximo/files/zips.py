@@ -1,0 +1,293 @@
+"""Zips and JSON of unknown origin, read within budgets: what a file claims about itself is checked, not believed."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import math
+import os
+import re
+import stat
+import struct
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from proximo.errors import ModelFileError
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+
+AGAIN = "the file is damaged or was changed: copy or download it again, or load an earlier checkpoint"
+
+_DIRECTORY_BYTES = 256 * 1024  # what listing the members may read: 64 members need a few KiB
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can state, so that equal content gives equal bytes
+_ENCRYPTED = 0x1  # zip flag bits
+_STRONG_ENCRYPTION = 0x40
+_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, NotImplementedError, OverflowError, ValueError, struct.error)
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """The most that a model file may ask for; checked while writing too, so that what was saved can be loaded."""
+
+    total_bytes: int = 4 * 2**30
+    json_bytes: int = 4 * 2**20  # of the manifest, and of the header of each tensor group
+    json_depth: int = 32
+    json_items: int = 2**20  # entries of lists and dictionaries: the shortest take two characters, but 60 bytes parsed
+    members: int = 64
+
+
+# ---------------------------------------------------------------------------------------------------------- sources
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[tuple[IO[bytes], str]]:
+    """A binary stream and its name in messages; of a path, tries ``path``, then ``path.zip``.
+
+    Errors about the file get its name in front.
+    """
+    if isinstance(source, str | os.PathLike):
+        found = existing_file(Path(source))
+        with found.open("rb") as stream, _naming(str(found)):
+            yield stream, str(found)
+        return
+    with _naming("the stream"):
+        yield checked_stream(source), "the stream"
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ModelFileError as error:
+        raise type(error)(f"cannot load {name}: {error}") from error.__cause__
+
+
+def existing_file(path: Path) -> Path:
+    with_suffix = Path(f"{path}.zip")
+    for candidate in (path, with_suffix):
+        if candidate.is_file():
+            return candidate
+    if path.is_dir():
+        inside = sorted(entry.name for entry in path.glob("*.zip"))
+        hint = f"did you mean {path / inside[0]}?" if inside else "give the path of a .zip file written by save()"
+        raise ModelFileError(f"cannot load {path}: it is a folder, expected a model file; {hint}")
+    raise FileNotFoundError(errno.ENOENT, f"no model file {path} or {with_suffix}; check the path", str(path))
+
+
+def checked_stream(stream: IO[bytes]) -> IO[bytes]:
+    if isinstance(stream, io.TextIOBase) or not (hasattr(stream, "read") or hasattr(stream, "write")):
+        raise TypeError(f"expected a path or a binary stream (such as io.BytesIO), got {type(stream).__name__}")
+    return stream
+
+
+# ------------------------------------------------------------------------------------------------------------- zips
+
+
+class BoundedFile:
+    """What ``zipfile`` reads from: never outside the file, never more than ``allowance`` bytes before it is renewed.
+
+    ``zipfile`` believes the sizes it finds in the file; this does not.
+    """
+
+    def __init__(self, stream: IO[bytes], total_bytes: int) -> None:
+        if not stream.seekable():
+            raise ModelFileError(
+                "a zip is read from its end, and this stream cannot seek; wrap its bytes in io.BytesIO"
+            )
+        self.stream = stream
+        self.size = stream.seek(0, io.SEEK_END)
+        self.allowance = _DIRECTORY_BYTES
+        if self.size > total_bytes + _DIRECTORY_BYTES:
+            raise ModelFileError(f"it holds {self.size} bytes, the budget is {total_bytes}; pass larger budgets")
+
+    def read(self, count: int = -1, /) -> bytes:
+        count = self.size if count < 0 else count
+        data = self.stream.read(min(count, self.allowance + 1))
+        self.allowance -= len(data)
+        if self.allowance < 0:
+            raise zipfile.BadZipFile("its directory is longer than any model file needs")
+        return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.stream.tell(), io.SEEK_END: self.size}[whence]
+        if not 0 <= start + offset <= self.size:
+            raise zipfile.BadZipFile("it points outside itself")
+        return self.stream.seek(start + offset)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Members:
+    """The checked members of a zip, by name in the order of its directory."""
+
+    archive: zipfile.ZipFile
+    entries: dict[str, zipfile.ZipInfo]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def sizes(self) -> dict[str, int]:
+        return {name: entry.file_size for name, entry in self.entries.items()}
+
+    def read(self, name: str) -> bytes:
+        entry = self.entries[name]
+        try:
+            with self.archive.open(entry) as member:
+                data = member.read(entry.file_size)
+                end = member.read(1)  # reaching the end also checks the CRC
+        except _ZIP_ERRORS as error:
+            raise ModelFileError(f"member {shown([entry.filename])} cannot be read ({error}); {AGAIN}") from error
+        if len(data) != entry.file_size or end:
+            raise ModelFileError(f"member {entry.filename} is not as long as stated; {AGAIN}")
+        return data
+
+
+def read_members(
+    stream: IO[bytes],
+    budgets: Budgets,
+    is_member: Callable[[str], bool],
+    recognize: Callable[[list[str]], None] = lambda names: None,
+) -> Members:
+    """The members of a zip: plain stored files with allowed names, within the budgets.
+
+    ``recognize`` sees all names first, to say what a foreign file is.
+    """
+    file = BoundedFile(stream, budgets.total_bytes)
+    archive = _open_zip(file)
+    entries = archive.infolist()
+    names = [entry.orig_filename for entry in entries]
+    recognize(names)
+    if len(entries) > budgets.members:
+        raise ModelFileError(f"the zip lists {len(entries)} members, the budget is {budgets.members}")
+    if len(set(names)) < len(names):
+        raise ModelFileError(f"the zip lists a member twice: {shown(names)}; no such file was written by save()")
+    for name, entry in zip(names, entries, strict=True):
+        if not is_member(name):
+            raise ModelFileError(f"member {shown([name])} is not of this format; no such file was written by save()")
+        _check_entry(name, entry)
+    if sum(entry.file_size for entry in entries) > min(file.size, budgets.total_bytes):
+        raise ModelFileError(f"the zip claims more bytes than its {file.size} or than the budget; {AGAIN}")
+    return Members(archive, dict(zip(names, entries, strict=True)))
+
+
+def member_names(stream: IO[bytes]) -> list[str]:
+    """What a zip lists, unchecked, to tell formats apart; nothing for a file that is no zip."""
+    try:
+        return [entry.orig_filename for entry in _open_zip(BoundedFile(stream, 2**62)).infolist()]
+    except ModelFileError:
+        return []
+    finally:
+        stream.seek(0)
+
+
+def _open_zip(file: BoundedFile) -> zipfile.ZipFile:
+    """The zip's list of members; for anything else, an error that says what the file seems to be."""
+    if file.size == 0:
+        raise ModelFileError("the file is empty; a save was interrupted or the disk was full: load another file")
+    try:
+        archive = zipfile.ZipFile(file)
+    except _ZIP_ERRORS as error:
+        file.stream.seek(0)
+        start = file.stream.read(16)
+        if start.startswith(b"PK"):
+            raise ModelFileError(f"a damaged or cut-off zip ({error}); copy or download it again") from error
+        if start[:1] == b"\x80" and start[1:2] <= b"\x05":
+            raise ModelFileError(
+                "this is a pickle, and unpickling runs whatever code the file names; expected a model file written by "
+                "save(): load it with the program that wrote it and pass on plain weights"
+            ) from error
+        raise ModelFileError(
+            f"not a zip (it starts with {start!r}); expected a model file written by save()"
+        ) from error
+    file.allowance = 2 * file.size + _DIRECTORY_BYTES  # each member once, with its header
+    return archive
+
+
+def _check_entry(name: str, entry: zipfile.ZipInfo) -> None:
+    file_type = stat.S_IFMT(entry.external_attr >> 16)
+    if file_type not in (0, stat.S_IFREG):
+        raise ModelFileError(f"member {name} is a link or a special file; no such file was written by save()")
+    if entry.flag_bits & (_ENCRYPTED | _STRONG_ENCRYPTION):
+        raise ModelFileError(f"member {name} is encrypted; model files are not: unpack it and write a plain zip")
+    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+        raise ModelFileError(
+            f"member {name} is compressed; members are stored as they are, so that no small file unpacks to a huge "
+            "one: repack it without compression (zip -0)"
+        )
+
+
+def write_zip(stream: IO[bytes], members: Mapping[str, bytes]) -> None:
+    """Stored members in the given order; equal content gives equal bytes."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.create_system = 3  # the same bytes on every system
+            entry.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(entry, data)
+
+
+def shown(names: list[str]) -> str:
+    """Names from a file in a form that is safe to print and not long."""
+    text = ", ".join(ascii(name) for name in names[:64])
+    return text if len(text) <= 200 and len(names) <= 64 else f"{text[:200]}…"
+
+
+# ------------------------------------------------------------------------------------------------------------- JSON
+
+_STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]|,', re.DOTALL)
+
+
+def parse_json(data: bytes, budgets: Budgets, what: str = "the manifest", strict: bool = True) -> Json:
+    """JSON of bounded length, depth and number of items; ``strict`` is without infinities and repeated keys."""
+    if len(data) > budgets.json_bytes:
+        raise ModelFileError(f"{what} holds {len(data)} bytes, the budget is {budgets.json_bytes}")
+
+    def finite(text: str) -> float:
+        number = float(text)
+        if strict and not math.isfinite(number):
+            raise ModelFileError(f"{what} holds the number {text[:40]}, which is not finite")
+        return number
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            raise ModelFileError(f"{what} repeats a key among {shown([key for key, _ in pairs])}")
+        return table
+
+    try:
+        text = data.decode("utf-8")
+        _check_nesting(text, budgets, what)
+        parsed: Json = json.loads(text, object_pairs_hook=unique, parse_constant=finite, parse_float=finite)
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{what} is not valid JSON ({error}); {AGAIN}") from error
+    return parsed
+
+
+def _check_nesting(text: str, budgets: Budgets, what: str) -> None:
+    """Count brackets and commas outside strings, before any parser recurses or allocates."""
+    depth = items = 0
+    for token in _STRING_OR_BRACKET.finditer(text):
+        first = text[token.start()]
+        if first in "[{":
+            depth += 1
+            if depth > budgets.json_depth:
+                raise ModelFileError(f"{what} is nested deeper than {budgets.json_depth} levels")
+        elif first in "]}":
+            depth -= 1
+        if first != '"':
+            items += 1
+            if items > budgets.json_items:
+                raise ModelFileError(f"{what} lists more than {budgets.json_items} items")

@@ -1,0 +1,251 @@
+"""Damaged and made-up inputs to every reader of files: a value or a typed error, nothing else.
+
+Mutations keep what would otherwise stop them at the door: checksums and hashes are made right again, so that the
+parsers behind them are reached.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import pickle
+import random
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+import pytest
+import stable_baselines3
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+import proximo
+from proximo.errors import ProximoError
+from proximo.files.archive import MANIFEST, read_archive
+from proximo.files.encoding import decode, encode
+from proximo.files.known_values import known_value
+from proximo.files.normalizer_file import parse_normalizer
+from proximo.files.restricted_pickle import read_pickle
+from proximo.files.sb3_archive import read_sb3_archive
+from proximo.files.torch_file import read_torch_file
+
+from .conftest import Tally
+from .hostile_files import members_of, saved_by_torch, zipped
+
+SMALL = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "device": "cpu", "policy_kwargs": {"net_arch": [4]}}
+INTERESTING = [
+    b"\x00",
+    b"\xff",
+    b"\x80",
+    b"\x93",
+    b"R",
+    b"b",
+    b"\x81",
+    b".",
+    b"(",
+    b"t",
+    b"}",
+    b"]",
+    b"u",
+    b"e",
+    b"h\x00",
+]
+INTERESTING += [
+    b"\xff\xff\xff\xff",
+    b"\x7f\xff\xff\xff",
+    b"cos\nsystem\n",
+    b"Q",
+    b"\x8d\xff\xff\xff\xff\xff\xff\xff\x7f",
+]
+
+
+def mutate(data: bytes, random_: random.Random) -> bytes:
+    """A few changes: bits, bytes, pieces cut out, doubled, moved or put in."""
+    changed = bytearray(data)
+    for _ in range(random_.choice([1, 1, 1, 2, 4])):
+        size = len(changed)
+        place, length = random_.randrange(size + 1), random_.randint(1, 24)
+        match random_.randrange(7):
+            case 0 if size:
+                changed[place % size] ^= 1 << random_.randrange(8)
+            case 1 if size:
+                changed[place % size] = random_.randrange(256)
+            case 2:
+                del changed[place : place + length]
+            case 3:
+                changed[place:place] = changed[place : place + length]
+            case 4:
+                changed[place:place] = random_.choice(INTERESTING)
+            case 5:
+                other = random_.randrange(size + 1)
+                changed[place : place + length] = changed[other : other + length]
+            case 6 if random_.random() < 0.1:
+                del changed[place:]
+    return bytes(changed)
+
+
+def mutate_json(value: Any, random_: random.Random) -> Any:
+    """One value somewhere inside replaced by another kind of value."""
+    odd: list[Any] = [None, True, -1, 0, 2**70, 1e308, "", "x", [], {}, [[]], {"$": "x"}, {"$": "tuple", "value": 1}]
+    odd += [{"$": "class", "value": "os.system"}, {"$": "array", "value": {}}, {":serialized:": "gASVAAAA"}, "\x00"]
+    if isinstance(value, dict) and value and random_.random() < 0.9:
+        key = random_.choice(list(value))
+        changed = mutate_json(value[key], random_)
+        if random_.random() < 0.1:
+            return {**{name: part for name, part in value.items() if name != key}, f"{key}x": changed}
+        return {**value, key: changed}
+    if isinstance(value, list) and value and random_.random() < 0.9:
+        place = random_.randrange(len(value))
+        return [*value[:place], mutate_json(value[place], random_), *value[place + 1 :]]
+    return random_.choice(odd)
+
+
+class Corpus:
+    """Good inputs, and for each kind of input a way to spoil one and the reader that gets it."""
+
+    def __init__(self) -> None:
+        own = io.BytesIO()
+        proximo.PPO("MlpPolicy", "Pendulum-v1", **SMALL).learn(16).save(own)
+        foreign = io.BytesIO()
+        theirs = stable_baselines3.PPO("MlpPolicy", "Pendulum-v1", learning_rate=LinearSchedule(1e-3, 0, 1), **SMALL)
+        theirs.learn(16).save(foreign)
+        normalizer = VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")]))
+        normalizer.reset()
+        self.own, self.foreign = own.getvalue(), foreign.getvalue()
+        self.own_members, self.foreign_members = members_of(self.own), members_of(self.foreign)
+        self.normalizer = pickle.dumps(normalizer)
+        self.torch = members_of(saved_by_torch({"w": torch.zeros(3, 2), "state": {0: {"step": torch.ones(())}}}))
+        self.pickles = [cloudpickle.dumps(value) for value in self.values()]
+        self.plain = [encode(value) for value in self.values() if isinstance(value, spaces.Space | np.ndarray | dict)]
+        self.kinds: dict[str, Callable[[random.Random], None]] = {
+            "own file": self.own_file,
+            "own file, members": self.own_members_,
+            "own file, manifest": self.own_manifest,
+            "sb3 file": self.foreign_file,
+            "sb3 file, members": self.foreign_members_,
+            "sb3 file, data": self.foreign_data,
+            "pickle": self.pickle,
+            "torch file": self.torch_file,
+            "statistics": self.statistics,
+            "encoded values": self.encoded,
+        }
+
+    @staticmethod
+    def values() -> list[Any]:
+        return [
+            spaces.Box(-1, 1, (2, 3)),
+            spaces.Dict({"a": spaces.Discrete(3), "b": spaces.MultiBinary([2, 2]), "c": spaces.MultiDiscrete([2, 3])}),
+            np.arange(6.0).reshape(2, 3),
+            np.asfortranarray(np.ones((2, 2), np.uint8)),
+            {"net_arch": {"pi": [8], "vf": [8]}, "activation_fn": torch.nn.ELU, "optimizer_kwargs": {"eps": 1e-5}},
+            LinearSchedule(1e-3, 1e-4, 0.5),
+            stable_baselines3.common.utils.FloatSchedule(0.2),
+            lambda progress: 1e-3 * progress,
+        ]
+
+    def own_file(self, random_: random.Random) -> None:
+        read_archive(io.BytesIO(mutate(self.own, random_)))
+
+    def own_members_(self, random_: random.Random) -> None:
+        name = random_.choice([name for name in self.own_members if name != MANIFEST])
+        self._read_own({**self.own_members, name: mutate(self.own_members[name], random_)})
+
+    def own_manifest(self, random_: random.Random) -> None:
+        manifest = mutate_json(json.loads(self.own_members[MANIFEST]), random_)
+        stream = io.BytesIO(zipped({**self.own_members, MANIFEST: json.dumps(manifest).encode()}))
+        if random_.random() < 0.2:
+            proximo.PPO.load(stream, device="cpu")  # type: ignore[arg-type]
+        else:
+            read_archive(stream)
+
+    @staticmethod
+    def _read_own(members: dict[str, bytes]) -> None:
+        manifest = json.loads(members[MANIFEST])
+        for name, promise in manifest["members"].items():
+            promise |= {"sha256": hashlib.sha256(members[name]).hexdigest(), "size": len(members[name])}
+        read_archive(io.BytesIO(zipped({**members, MANIFEST: json.dumps(manifest).encode()})))
+
+    def foreign_file(self, random_: random.Random) -> None:
+        self._read_foreign(io.BytesIO(mutate(self.foreign, random_)))
+
+    def foreign_members_(self, random_: random.Random) -> None:
+        name = random_.choice(list(self.foreign_members))
+        members = {**self.foreign_members, name: mutate(self.foreign_members[name], random_)}
+        self._read_foreign(io.BytesIO(zipped(members)))
+
+    def foreign_data(self, random_: random.Random) -> None:
+        data = mutate_json(json.loads(self.foreign_members["data"]), random_)
+        stream = io.BytesIO(zipped({**self.foreign_members, "data": json.dumps(data).encode()}))
+        if random_.random() < 0.2:
+            proximo.PPO.load(stream, device="cpu")  # type: ignore[arg-type]
+        else:
+            self._read_foreign(stream)
+
+    @staticmethod
+    def _read_foreign(stream: io.BytesIO) -> None:
+        archive = read_sb3_archive(stream)
+        archive.fields(archive.data)
+
+    def pickle(self, random_: random.Random) -> None:
+        known_value(read_pickle(mutate(random_.choice(self.pickles), random_)).value)
+
+    def torch_file(self, random_: random.Random) -> None:
+        name = random_.choice([name for name in self.torch if name.endswith("data.pkl")] * 4 + list(self.torch))
+        read_torch_file(zipped({**self.torch, name: mutate(self.torch[name], random_)}))
+
+    def statistics(self, random_: random.Random) -> None:
+        parse_normalizer(mutate(self.normalizer, random_))
+
+    def encoded(self, random_: random.Random) -> None:
+        decode(mutate_json(random_.choice(self.plain), random_))
+
+
+def fuzz(count: int, seed: int, tally: Tally) -> Counter[str]:
+    """Read ``count`` spoilt inputs; counts those that were still good, by kind."""
+    corpus = Corpus()
+    read: Counter[str] = Counter()
+    kinds = list(corpus.kinds)
+    for index in range(count):
+        kind = kinds[index % len(kinds)]
+        with tally.case("fuzzed inputs"):
+            try:
+                corpus.kinds[kind](random.Random(f"{seed}/{index}"))
+                read[kind] += 1
+            except ProximoError:
+                continue
+            except BaseException as error:
+                raise AssertionError(f"{kind}, seed {seed}/{index}: {type(error).__name__}: {error}") from error
+    return read
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_thousand_spoilt_inputs(tally: Tally) -> None:
+    read = fuzz(2_000, 1, tally)
+    assert sum(read.values()) < 1_500  # most spoilt inputs are refused, so the errors are reached
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_hundred_thousand_spoilt_inputs(tally: Tally) -> None:
+    fuzz(100_000, 2, tally)
+
+
+def test_good_inputs_are_read() -> None:
+    """What the mutations start from is good, or the errors above would mean nothing."""
+    corpus = Corpus()
+    read_archive(io.BytesIO(corpus.own))
+    corpus._read_foreign(io.BytesIO(corpus.foreign))
+    corpus._read_own(corpus.own_members)
+    parse_normalizer(corpus.normalizer)
+    assert torch.equal(read_torch_file(zipped(corpus.torch))["w"], torch.zeros(3, 2))
+    assert zipfile.is_zipfile(io.BytesIO(corpus.own))
+    for value, data in zip(corpus.values()[:4], corpus.pickles, strict=False):
+        made = known_value(read_pickle(data).value)
+        assert np.array_equal(made, value) if isinstance(value, np.ndarray) else made == value
