@@ -17,13 +17,14 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 # with one thread each, the test workers do not fight over the cores
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
-.PHONY: help demo test lint test-slow bench format clean
+.PHONY: help demo test lint test-slow bench bench-all format clean
 
 help:
 	@echo "make demo       install, train PPO on CartPole-v1 until solved, film the agent"
 	@echo "make test       install what tests need; lint, types, import contract, tests"
-	@echo "make test-slow  the long proofs: trainings to a score"
+	@echo "make test-slow  the long proofs: trainings to a score, faults in great number"
 	@echo "make bench      the speed comparison with Stable-Baselines3"
+	@echo "make bench-all  that, and those with rllte, of PPG and of checkpoints: hours"
 	@echo "make format     format the code and mend what the linter can"
 	@echo "make clean      remove the virtual environment and all caches (runs stay)"
 
@@ -39,8 +40,16 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# the faults are counted by one process, which writes their table; trainings can share the cores
 test-slow: $(VENV)/.installed-test
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --ignore tests/faults
+	OMP_NUM_THREADS=1 PROXIMO_FAULT_TABLE=docs/faults.md $(BIN)/python -m pytest -m "slow or not slow" tests/faults
+
+bench-all: bench
+	$(BIN)/python -m benchmarks.run_rllte
+	$(BIN)/python -m benchmarks.run_procgen
+	$(BIN)/python -m benchmarks.run_checkpoints
+	$(BIN)/python -m benchmarks.ppg_learning
 
 bench: $(VENV)/.installed-test
 	$(BIN)/proximo bench

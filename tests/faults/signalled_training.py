@@ -41,7 +41,7 @@ class SlowCartPole(gym.Wrapper[Any, Any, Any, Any]):
 
 def main() -> int:
     folder, n_steps, workers = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "workers"
-    seconds = 0.02 if n_steps > 64 else 0.005  # with many steps per rollout an iteration is a long one
+    seconds = 0.004
     kind = SubprocVecEnv if workers else DummyVecEnv
     env = make_vec_env(SlowCartPole, 2, seed=1, env_kwargs={"seconds": seconds}, vec_env_cls=kind)
     checkpoints = PeriodicCheckpoints(folder, every_steps=10_000)

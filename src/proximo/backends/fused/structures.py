@@ -125,8 +125,8 @@ SEGMENT = _structure("offset size role")
 # memory, what is reported per minibatch, and where two threads meet.
 UPDATE = _structure(
     "features actions masks log_probs values advantages returns scaled_advantages orders epochs samples batch_size "
-    "objective normalize_advantage pessimistic_value skip_non_finite optimizer data gradients momentum variance steps segments segment_count "
-    "rows squares barrier",
+    "objective normalize_advantage pessimistic_value skip_non_finite "
+    "optimizer data gradients momentum variance steps segments segment_count rows squares barrier",
     "clip_range clip_range_vf ent_coef vf_coef max_grad_norm target_kl "
     "learning_rate momentum_decay variance_decay epsilon",
 )
