@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from proximo.agents import sb3_files
+from proximo.agents.checks import check_for_correct_spaces
 from proximo.envs import VecNormalize, as_vec_env
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.archive import read_archive, write_archive
@@ -229,8 +230,6 @@ def _apply_overrides(fields: dict[str, Any], overrides: Mapping[str, Any], known
 
 
 def _attach_env(model: OnPolicyAlgorithm, env: Any, statistics: Mapping[str, torch.Tensor] | None) -> None:
-    from proximo.agents.on_policy import check_for_correct_spaces
-
     wrapped = as_vec_env(env, verbose=model.verbose)
     check_for_correct_spaces(wrapped, model.observation_space, model.action_space)
     model._take_env(wrapped)

@@ -13,18 +13,22 @@ from typing import Any, BinaryIO, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
-from gymnasium import spaces
 
 from proximo.agents import files, training_state
+from proximo.agents.checks import (
+    check_for_correct_spaces,
+    check_policy_reads_observations,
+    check_spaces,
+    checked_buffer_class,
+)
 from proximo.backends.choice import BackendChoice, make_backend
 from proximo.backends.fused import FusedBackend
 from proximo.backends.torch_autograd import TorchBackend
 from proximo.data import Array, Info, Observation, Schedule
 from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.errors import near_matches
-from proximo.functional.actions import leaves
 from proximo.functional.schedules import FloatSchedule
-from proximo.functional.spaces import Space, check_for_nested_spaces, get_action_dim, get_obs_shape, is_image_space
+from proximo.functional.spaces import Space
 from proximo.networks.actor_critic import (
     POLICY_ALIASES,
     ActorCriticPolicy,
@@ -101,7 +105,7 @@ class OnPolicyAlgorithm(ABC):
         self.policy_class = self._resolve_policy(policy)
         self.policy_kwargs = dict(policy_kwargs or {})
         self.use_sde, self.sde_sample_freq = use_sde, sde_sample_freq
-        self.rollout_buffer_class = self._resolve_buffer(rollout_buffer_class)
+        self.rollout_buffer_class = checked_buffer_class(rollout_buffer_class)
         self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
         self.tensorboard_log = tensorboard_log
         self.verbose = verbose
@@ -149,19 +153,6 @@ class OnPolicyAlgorithm(ABC):
             )
         return policy
 
-    @staticmethod
-    def _resolve_buffer(buffer_class: type[RolloutBuffer] | None) -> type[RolloutBuffer]:
-        if buffer_class is None:
-            return RolloutBuffer
-        if not (isinstance(buffer_class, type) and issubclass(buffer_class, RolloutBuffer)):
-            raise TypeError(f"rollout_buffer_class is {buffer_class!r}; expected a subclass of RolloutBuffer")
-        if hasattr(buffer_class, "_get_samples"):
-            raise TypeError(
-                f"{buffer_class.__name__} overrides _get_samples, which nothing calls here; override get(batch_size), "
-                "which yields minibatches"
-            )
-        return buffer_class
-
     def _take_env(self, env: VecEnv) -> None:
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self._check_spaces()
@@ -170,35 +161,9 @@ class OnPolicyAlgorithm(ABC):
         self._collector = Collector(env, self.ep_info_buffer, self.ep_success_buffer)
 
     def _check_spaces(self) -> None:
-        check_for_nested_spaces(self.observation_space)
-        get_obs_shape(self.observation_space)  # raises for an unsupported space
-        get_action_dim(self.action_space)
-        for space in leaves(self.action_space):
-            if isinstance(space, spaces.Box) and not np.isfinite(np.stack([space.low, space.high])).all():
-                raise ValueError(
-                    f"action space {space} has an infinite bound; a continuous action needs finite low and high "
-                    "(wrap the environment in gymnasium.wrappers.RescaleAction or ClipAction)"
-                )
-        if self.use_sde and not isinstance(self.action_space, spaces.Box):
-            raise ValueError(f"use_sde=True needs continuous (Box) actions, this environment takes {self.action_space}")
-        self._check_policy_reads_observations()
-
-    def _check_policy_reads_observations(self) -> None:
-        """Raise for one of the house's policies that is made for other observations."""
-        known = [*POLICY_ALIASES.items(), *self.policy_aliases.items()]
-        name = next((name for name, policy in known if policy is self.policy_class), "")
-        kind = "Mlp" if name.startswith("Mlp") else "Cnn" if name.startswith("Cnn") else ""
-        if kind and isinstance(self.observation_space, spaces.Dict):
-            fitting = name.replace(kind, "MultiInput")
-            raise ValueError(f"observations are {self.observation_space}: use {fitting!r} for Dict observations")
-        normalized = not self.policy_kwargs.get("normalize_images", True)
-        reads_images = kind == "Cnn" and "features_extractor_class" not in self.policy_kwargs
-        if reads_images and not is_image_space(self.observation_space, normalized_image=normalized):
-            raise ValueError(
-                f"{name} reads images (Box of three dimensions, uint8, 0 to 255), got {self.observation_space}; use "
-                f"{name.replace(kind, 'Mlp')!r} for vectors, or policy_kwargs={{'normalize_images': False}} for float "
-                "images"
-            )
+        check_spaces(self.observation_space, self.action_space, self.use_sde)
+        known = {**POLICY_ALIASES, **self.policy_aliases}
+        check_policy_reads_observations(self.policy_class, known, self.observation_space, self.policy_kwargs)
 
     def _setup_model(self) -> None:
         """Make buffer, policy and backend; seeds come first, so that networks start alike."""
@@ -585,15 +550,3 @@ class OnPolicyAlgorithm(ABC):
             force_reset=force_reset,
             **kwargs,
         )
-
-
-def check_for_correct_spaces(env: Any, observation_space: Space, action_space: Space) -> None:
-    """Raise when an environment's spaces are not the model's."""
-    for name, wanted, given in (
-        ("observation", observation_space, env.observation_space),
-        ("action", action_space, env.action_space),
-    ):
-        if wanted != given:
-            raise ValueError(
-                f"{name} spaces do not match: the model was made for {wanted}, the environment has {given}"
-            )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proximo.agents.on_policy import check_for_correct_spaces, set_random_seed
+from proximo.agents.checks import check_for_correct_spaces
+from proximo.agents.on_policy import set_random_seed
 from proximo.functional.schedules import (
     ConstantSchedule,
     FloatSchedule,

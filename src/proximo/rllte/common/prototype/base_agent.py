@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from proximo.agents.on_policy import check_for_correct_spaces, set_random_seed
+from proximo.agents.checks import check_for_correct_spaces
+from proximo.agents.on_policy import set_random_seed
 from proximo.data import Metrics
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import ModelFileError

@@ -1,0 +1,77 @@
+"""What an algorithm refuses before it does any work: spaces and policies that do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from proximo.functional.actions import leaves
+from proximo.functional.spaces import Space, check_for_nested_spaces, get_action_dim, get_obs_shape, is_image_space
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.rollout.storage import RolloutBuffer
+
+
+def checked_buffer_class(buffer_class: type[RolloutBuffer] | None) -> type[RolloutBuffer]:
+    """The class of the rollout buffer; a user's own must work through what the learners call."""
+    if buffer_class is None:
+        return RolloutBuffer
+    if not (isinstance(buffer_class, type) and issubclass(buffer_class, RolloutBuffer)):
+        raise TypeError(f"rollout_buffer_class is {buffer_class!r}; expected a subclass of RolloutBuffer")
+    if hasattr(buffer_class, "_get_samples"):
+        raise TypeError(
+            f"{buffer_class.__name__} overrides _get_samples, which nothing calls here; override get(batch_size), "
+            "which yields minibatches"
+        )
+    return buffer_class
+
+
+def check_spaces(observation_space: Space, action_space: Space, use_sde: bool) -> None:
+    """Raise for spaces that no policy of the house can read or act in."""
+    check_for_nested_spaces(observation_space)
+    get_obs_shape(observation_space)  # raises for an unsupported space
+    get_action_dim(action_space)
+    for space in leaves(action_space):
+        if isinstance(space, spaces.Box) and not np.isfinite(np.stack([space.low, space.high])).all():
+            raise ValueError(
+                f"action space {space} has an infinite bound; a continuous action needs finite low and high "
+                "(wrap the environment in gymnasium.wrappers.RescaleAction or ClipAction)"
+            )
+    if use_sde and not isinstance(action_space, spaces.Box):
+        raise ValueError(f"use_sde=True needs continuous (Box) actions, this environment takes {action_space}")
+
+
+def check_policy_reads_observations(
+    policy_class: type[ActorCriticPolicy],
+    known: Mapping[str, type[ActorCriticPolicy]],
+    observation_space: Space,
+    policy_kwargs: Mapping[str, Any],
+) -> None:
+    """Raise for one of the ``known`` policies, by name, that is made for other observations."""
+    name = next((name for name, policy in known.items() if policy is policy_class), "")
+    kind = "Mlp" if name.startswith("Mlp") else "Cnn" if name.startswith("Cnn") else ""
+    if kind and isinstance(observation_space, spaces.Dict):
+        fitting = name.replace(kind, "MultiInput")
+        raise ValueError(f"observations are {observation_space}: use {fitting!r} for Dict observations")
+    normalized = not policy_kwargs.get("normalize_images", True)
+    reads_images = kind == "Cnn" and "features_extractor_class" not in policy_kwargs
+    if reads_images and not is_image_space(observation_space, normalized_image=normalized):
+        raise ValueError(
+            f"{name} reads images (Box of three dimensions, uint8, 0 to 255), got {observation_space}; use "
+            f"{name.replace(kind, 'Mlp')!r} for vectors, or policy_kwargs={{'normalize_images': False}} for float "
+            "images"
+        )
+
+
+def check_for_correct_spaces(env: Any, observation_space: Space, action_space: Space) -> None:
+    """Raise when an environment's spaces are not the model's."""
+    for name, wanted, given in (
+        ("observation", observation_space, env.observation_space),
+        ("action", action_space, env.action_space),
+    ):
+        if wanted != given:
+            raise ValueError(
+                f"{name} spaces do not match: the model was made for {wanted}, the environment has {given}"
+            )
