@@ -142,8 +142,9 @@ def write(runs: list[dict[str, Any]]) -> None:
 
 Mean return over the last tenth of the training, with 95 % intervals over the seeds; both algorithms with the same
 network, rollouts, learning rate and seeds. On images PPO does three epochs per rollout, PPG one and its auxiliary
-phases, as in the paper; on the control tasks both do four. The published order on Procgen is PPG above PPO (0.757 against 0.587 of the normalised return) at 100 million
-steps; a budget of minutes on two cores shows only the beginning of that.
+phases, as in the paper; on the control tasks both do four. The published order on Procgen is PPG above PPO (0.757
+against 0.587 of the normalised return) at 100 million steps; a budget of minutes on two cores shows only the beginning
+of that.
 
 {as_markdown(summary(runs))}
 
