@@ -9,6 +9,7 @@ Messages over the pipe are single bytes while stepping, pickles otherwise:
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import pickle
@@ -234,6 +235,8 @@ def serve(
         except Exception as error:  # the parent raises it
             connection.send_bytes(pickle.dumps(_describe(error)))
             return
+        gc.collect()
+        gc.freeze()  # modules and environments stay: the collector need not look at them again and again
         try:
             connection.send_bytes(pickle.dumps(Answer(worker.spaces())))
             while (message := _next_message(connection, seconds_awake)) != CLOSE:
