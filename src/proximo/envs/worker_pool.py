@@ -156,13 +156,17 @@ class WorkerPool:
         """What the workers answer; the first failure is raised when all have answered."""
         answers: dict[WorkerHandle, Any] = {}
         failures: dict[WorkerHandle, EnvWorkerError] = {}
-        for handle in self.as_they_answer(timeout):
-            try:
-                answers[handle] = handle.receive()
-            except WorkerDiedError as death:
-                self._bury(handle, death)
-            except EnvWorkerError as failure:
-                failures[handle] = failure
+        try:
+            for handle in self.as_they_answer(timeout):
+                try:
+                    answers[handle] = handle.receive()
+                except WorkerDiedError as death:
+                    self._bury(handle, death)
+                except EnvWorkerError as failure:
+                    failures[handle] = failure
+        except WorkerDiedError:
+            if not failures:  # a worker that has told why it cannot make its environments ends: the reason counts
+                raise
         for handle in self.handles:
             if handle in failures:
                 raise failures[handle]
