@@ -120,8 +120,12 @@ def test_ctrl_c_in_a_notebook_leaves_the_model_usable() -> None:
             return True
 
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, n_epochs=1, seed=0)
-    with pytest.raises(KeyboardInterrupt):
-        model.learn(1000, callback=Impatient())
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.learn(1000, callback=Impatient())
+    finally:
+        signal.signal(signal.SIGINT, previous)
     assert model.num_timesteps == 40
     assert model.env is not None
     actions, _ = model.predict(model.env.reset())
