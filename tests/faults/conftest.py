@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,11 +25,19 @@ class Tally:
         yield
         self.passed[kind] += count
 
-    def rows(self) -> list[str]:
-        return [f"| {kind} | {self.tried[kind]:,} | {self.passed[kind]:,} |" for kind in sorted(self.tried)]
+    def rows(self) -> dict[str, str]:
+        return {kind: f"| {kind} | {self.tried[kind]:,} | {self.passed[kind]:,} |" for kind in self.tried}
 
-    def table(self) -> str:
-        return "\n".join(["| fault | tried | passed |", "|---|---|---|", *self.rows()])
+    def write(self, path: Path) -> None:
+        """Write the table; kinds that were not tried this time keep the row they have."""
+        written = path.read_text().splitlines() if path.exists() else []
+        kept = {line.split("|")[1].strip(): line for line in written if line.startswith("| ")}
+        kept.pop("fault", None)
+        path.write_text(f"# Faults tried and passed\n\n{as_table({**kept, **self.rows()})}\n")
+
+
+def as_table(rows: Mapping[str, str]) -> str:
+    return "\n".join(["| fault | tried | passed |", "|---|---|---|", *(rows[kind] for kind in sorted(rows))])
 
 
 _TALLY = pytest.StashKey[Tally]()
@@ -48,6 +56,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     tally = config.stash[_TALLY]
     if tally.tried:
         terminalreporter.section("faults tried and passed")
-        terminalreporter.write_line(tally.table())
+        terminalreporter.write_line(as_table(tally.rows()))
         if path := os.environ.get("PROXIMO_FAULT_TABLE"):
-            Path(path).write_text(f"# Faults tried and passed\n\n{tally.table()}\n")
+            tally.write(Path(path))
