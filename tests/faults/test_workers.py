@@ -386,6 +386,7 @@ from proximo.envs import SubprocVecEnv
 
 if __name__ == "__main__":
     _, _, tokens, end, start_method = sys.argv
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
     factory = partial(FailingEnv, "busy", make_tokens(Path(tokens), 1))
     env = SubprocVecEnv([FailingEnv, factory, FailingEnv], start_method, envs_per_worker=1)
     env.reset()
