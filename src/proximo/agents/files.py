@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy as np
 import torch
 
-from proximo.agents import sb3_files
 from proximo.agents.checks import check_for_correct_spaces
 from proximo.envs import VecNormalize, as_vec_env
 from proximo.errors import ModelFileError, near_matches
@@ -103,6 +102,8 @@ def load(
     force_reset: bool = True,
     **overrides: Any,
 ) -> Agent:
+    from proximo.agents import sb3_files  # only reading a file needs it, and training should start soon
+
     manifest: dict[str, Any]
     if sb3_files.is_foreign(path):
         return _load_foreign(model_class, path, env, device, custom_objects, overrides, print_system_info)
@@ -135,6 +136,8 @@ def _load_foreign(
     print_system_info: bool,
 ) -> Agent:
     """A model of Stable-Baselines3's or sb3-contrib's, with its optimiser's state."""
+    from proximo.agents import sb3_files
+
     foreign = sb3_files.read_foreign(path, model_class, field_names(model_class), custom_objects)
     if print_system_info:
         print(f"saved by Stable-Baselines3 {foreign.archive.version}\n{foreign.archive.system}")  # noqa: T201
@@ -277,6 +280,8 @@ def load_parameters(model: OnPolicyAlgorithm, path: str | Path, exact_match: boo
 
 def read_parameters(path: str | Path, model: OnPolicyAlgorithm) -> dict[str, dict[str, Any]]:
     """The state dictionaries of a model file, without building a model."""
+    from proximo.agents import sb3_files
+
     manifest: dict[str, Any]
     if sb3_files.is_foreign(path):
         foreign = sb3_files.read_foreign(path, type(model), ())

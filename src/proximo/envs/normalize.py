@@ -22,7 +22,6 @@ from proximo.envs.vec_env import (
     unwrap_vec_wrapper,
 )
 from proximo.errors import near_matches
-from proximo.files.normalizer_file import NormalizerFile, read_normalizer, write_normalizer
 from proximo.functional.spaces import is_image_space
 from proximo.functional.statistics import RunningMeanStd
 
@@ -254,6 +253,8 @@ class VecNormalize(StepTransform):
 
     def save(self, save_path: str | Path) -> None:
         """Write settings and statistics to a safetensors file (plain arrays, nothing pickled), replacing atomically."""
+        from proximo.files.normalizer_file import NormalizerFile, write_normalizer  # not needed to train
+
         write_normalizer(Path(save_path), NormalizerFile(self.settings(), self.state()))
 
     @staticmethod
@@ -262,6 +263,8 @@ class VecNormalize(StepTransform):
 
         Pickles of Stable-Baselines3's VecNormalize are read too, by a reader that runs nothing of them.
         """
+        from proximo.files.normalizer_file import read_normalizer
+
         settings, state = read_normalizer(Path(load_path))
         normalised = VecNormalize(venv, **settings)
         normalised.load_state(state)
