@@ -37,7 +37,7 @@ from proximo.networks.actor_critic import (
 )
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
-from proximo.rollout.collector import Collector
+from proximo.rollout.collector import Collector, RewardShaper
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.storage import RolloutBuffer, is_stock
 from proximo.training.callbacks import BaseCallback, CallbackList, ProgressBarCallback, as_callback
@@ -128,6 +128,7 @@ class OnPolicyAlgorithm(ABC):
         self._training_state: Mapping[str, Any] | None = None  # of the checkpoint that the model was loaded from
         self.companions: dict[str, Any] = {}  # what trains beside the policy and has state_dict and load_state_dict
         self.on_non_finite: OnNonFinite = "raise"
+        self.reward_shaper: RewardShaper | None = None  # changes rewards before the advantages are estimated
         self._logger: Logger | None = None
         self._custom_logger = False
         self.env: VecEnv | None = None
@@ -367,6 +368,7 @@ class OnPolicyAlgorithm(ABC):
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
         collector = self._required_collector()
+        collector.reward_shaper = self.reward_shaper
         self.start_time = time.time_ns()
         if reset_num_timesteps:
             self._training_state = None

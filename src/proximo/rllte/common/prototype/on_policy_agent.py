@@ -10,19 +10,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from proximo.backends.choice import make_backend
 from proximo.backends.fused import FusedBackend
 from proximo.backends.torch_autograd import TorchBackend
 from proximo.data import Info, Metrics, Observation, Rollout
-from proximo.functional.spaces import obs_as_tensor
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.rllte.common.acting import PlainPolicyBackend
 from proximo.rllte.common.prototype.base_agent import BaseAgent, house_env
 from proximo.rllte.xploit.policy.actor_critic import HousePolicy
 from proximo.rllte.xploit.storage.rollout_storage import StorageBatches, VanillaRolloutStorage
-from proximo.rllte.xplore.reward.base import total_reward
+from proximo.rllte.xplore.shaping import IntrinsicReward
 from proximo.rollout.collector import Collector
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.evaluation import evaluate
@@ -195,30 +193,9 @@ class OnPolicyAgent(BaseAgent):
 
     def _shape_rewards(self, rollout: Rollout, next_observations: Observation) -> None:
         """Add the intrinsic reward; pre-training sees nothing else. The advantages are estimated afterwards."""
-        if self.pretraining:
-            rollout.rewards[:] = 0.0
-        samples = self._samples(rollout, next_observations)
-        if callable(watch := getattr(self.irs, "watch", None)):
-            for step in range(rollout.steps):
-                watch(**{key: part[step] for key, part in samples.items()})
-        intrinsic = total_reward(self.irs, samples, sync=True).detach().cpu().numpy()
-        rollout.rewards += intrinsic
-        self.logger.record("train/intrinsic_reward", float(np.mean(intrinsic)))
-
-    def _samples(self, rollout: Rollout, next_observations: Observation) -> dict[str, Any]:
-        """A rollout as intrinsic rewards read it: tensors [time, env, …]."""
-
-        def tensor(array: Any) -> Tensor:
-            return torch.as_tensor(array, device=self.device)
-
-        return {
-            "observations": obs_as_tensor(rollout.observations, self.device),
-            "actions": tensor(rollout.actions),
-            "rewards": tensor(rollout.rewards),
-            "terminateds": tensor(rollout.terminated).float(),
-            "truncateds": tensor(rollout.truncated).float(),
-            "next_observations": obs_as_tensor(next_observations, self.device),
-        }
+        shaping = IntrinsicReward(self.irs, self.pretraining, self.device)
+        shaping(rollout, next_observations)
+        self.logger.record("train/intrinsic_reward", shaping.latest_mean)
 
     # -- evaluation and logs
 
