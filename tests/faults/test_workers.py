@@ -385,9 +385,9 @@ from pathlib import Path
 from proximo.envs import SubprocVecEnv
 
 if __name__ == "__main__":
-    _, _, tokens, end, start_method = sys.argv
+    _, _, tokens, end, start_method, kind = sys.argv
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
-    factory = partial(FailingEnv, "busy", make_tokens(Path(tokens), 1))
+    factory = partial(FailingEnv, kind, make_tokens(Path(tokens), 1))
     env = SubprocVecEnv([FailingEnv, factory, FailingEnv], start_method, envs_per_worker=1)
     env.reset()
     for _ in range(3):
@@ -402,12 +402,12 @@ if __name__ == "__main__":
 """
 
 
-def parent_ends(folder: Path, end: str, start_method: str) -> None:
+def parent_ends(folder: Path, end: str, start_method: str, kind: str = "busy") -> None:
     """A program with a hung worker ends in some way: its workers and their server end too."""
     script = folder / "parent.py"
     script.write_text(PARENT)
     tests = str(Path(__file__).parents[1])
-    command = [sys.executable, str(script), tests, str(folder / "tokens"), end, start_method]
+    command = [sys.executable, str(script), tests, str(folder / "tokens"), end, start_method, kind]
     before = set(Path("/dev/shm").glob("proximo-*"))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
         workers = [int(word) for word in parent.stdout.readline().split()]
@@ -426,6 +426,12 @@ def parent_ends(folder: Path, end: str, start_method: str) -> None:
 def test_workers_end_with_a_killed_parent(tmp_path, tally):
     with tally.case("ends of the parent"):
         parent_ends(tmp_path, "SIGKILL", "forkserver")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_worker_in_foreign_code_ends_with_a_killed_parent(tmp_path, tally):
+    with tally.case("ends of the parent"):
+        parent_ends(tmp_path, "SIGKILL", "forkserver", "locked")
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -34,6 +35,9 @@ from proximo.errors import EnvironmentStateError
 
 NOBODY = -1  # at work, where the index of an environment is expected
 _SECONDS_AFTER_PARENT = 5.0  # for closing the environments when the parent is gone
+
+if sys.platform == "linux":
+    import fcntl
 
 STEP, STEP_WITH_INFOS, CLOSE, DONE = b"s", b"i", b"c", b"."
 
@@ -228,6 +232,7 @@ def serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker has the parent's handler, which is not for it
     threading.Thread(target=_end_after_parent, args=(os.getppid(),), daemon=True).start()
+    _be_killed_after_parent()
     with contextlib.suppress(EOFError, ConnectionError), connection:  # both mean that the parent is gone
         try:
             with going_on_with_files() if replaces else contextlib.nullcontext():
@@ -243,6 +248,19 @@ def serve(
                 connection.send_bytes(_outcome(worker, message))
         finally:
             worker.group.close()
+
+
+def _be_killed_after_parent() -> None:
+    """Have Linux kill this process when the parent's end of the pipe behind its sentinel is closed.
+
+    The thread that watches the parent gets no turn while an environment is in foreign code that keeps Python's lock.
+    """
+    parent = multiprocessing.parent_process()
+    if sys.platform == "linux" and parent is not None:
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)  # instead of SIGIO
+        flags = fcntl.fcntl(parent.sentinel, fcntl.F_GETFL)
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
 
 
 def _end_after_parent(parent_id: int) -> None:
