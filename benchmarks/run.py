@@ -1,7 +1,7 @@
 """Measure Proximo against Stable-Baselines3 and write ``benchmarks/results/speed.{json,md}``.
 
-Both libraries take turns in one process; each number is the median of its turns. Stable-Baselines3 runs with one torch
-thread and with all of them, and the better median counts.
+Both libraries take turns, each in a process of its own, as their users run them; each number is the median of its
+turns. Stable-Baselines3 runs with one torch thread and with all of them, and the better median counts.
 
     python -m benchmarks.run                     # everything, about 15 minutes
     python -m benchmarks.run --only "CartPole"   # rows whose name contains a word, measured again
@@ -10,7 +10,6 @@ thread and with all of them, and the better median counts.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import warnings
@@ -18,13 +17,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import processes
 from benchmarks.machine import describe_machine
-from benchmarks.works import WORKS, Work, median, prepare, raw_speed, raw_speed_on_all_cores
+from benchmarks.sides import Side
+from benchmarks.works import WORKS, Work, median, raw_speed, raw_speed_on_all_cores
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -32,22 +31,20 @@ RESULTS = Path(__file__).parent / "results"
 def measure(work: Work, turns: int) -> dict[str, Any]:
     """Speeds of one work: the peer with each thread count (and vector environment), Proximo, the raw environment."""
     cores = os.cpu_count() or 1
-    ours = prepare(work, ours=True, workers=work.workers)
-    peers = {workers: prepare(work, ours=False, workers=workers) for workers in {False, work.workers}}
-    torch.set_num_threads(cores)
-    ours()  # compiles the kernels where nothing is cached
+    ours = Side(work, ours=True, workers=work.workers)
+    peers = {workers: Side(work, ours=False, workers=workers) for workers in {False, work.workers}}
+    ours.turn(cores)  # compiles the kernels where nothing is cached
     speeds: dict[str, list[float]] = {}
     raw: list[float] = []
     for _ in range(turns):
         for threads, (workers, theirs) in product((1, cores), peers.items()):
-            torch.set_num_threads(threads)
             name = f"peer, {threads} threads" + (", worker processes" if workers else "")
-            speeds.setdefault(name, []).append(theirs())
-        torch.set_num_threads(cores)
-        speeds.setdefault("Proximo", []).append(ours())
+            speeds.setdefault(name, []).append(theirs.turn(threads))
+        speeds.setdefault("Proximo", []).append(ours.turn(cores))
         if work.kind == "learn":
             raw.append(raw_speed_on_all_cores(work) if work.workers else raw_speed(work))
-    gc.collect()
+    for side in (ours, *peers.values()):
+        side.close()
     mine = median(speeds["Proximo"])
     best = max(median(values) for name, values in speeds.items() if name != "Proximo")
     result: dict[str, Any] = {
@@ -123,10 +120,10 @@ def write(results: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
     described = ", ".join(f"{name} {value}" for name, value in machine.items())
     text = f"""# Speed against Stable-Baselines3
 
-Steps per second end to end in `learn()` (samples per second for updates alone), median of turns taken alternately in
-one process; Stable-Baselines3 (sb3-contrib for RecurrentPPO and MaskablePPO) with its better thread count and vector
-environment. "raw env" is the environment under random actions: one on one core, and in the row with worker processes
-one on each core at the same time.
+Steps per second end to end in `learn()` (samples per second for updates alone), median of turns taken alternately,
+each library in a process of its own; Stable-Baselines3 (sb3-contrib for RecurrentPPO and MaskablePPO) with its better
+thread count and vector environment. "raw env" is the environment under random actions: one on one core, and in the row
+with worker processes all of them, shared out over one process per core at the same time.
 
 {as_markdown(speed_table(results))}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -90,7 +91,7 @@ WORKS = (
         hyperparameters={"batch_size": 128, "policy_kwargs": WIDE_RELU},
         kind="update",
     ),
-    Work("ALE/Pong-v5, CnnPolicy, zoo preset, 8 envs", "PongNoFrameskip-v4", 8, 2_048, 1.5, "CnnPolicy", ZOO_ATARI),
+    Work("ALE/Pong-v5, CnnPolicy, zoo preset, 8 envs", "PongNoFrameskip-v4", 8, 4_096, 1.5, "CnnPolicy", ZOO_ATARI),
     Work(
         "CartPole-v1 vectorised by gymnasium, 64 envs",
         "CartPole-v1",
@@ -134,6 +135,14 @@ WORKS = (
 )
 
 
+def register_environments(work: Work) -> None:
+    """Make the ids of a work known to gymnasium, in whichever process."""
+    if work.env_id.endswith("BulletEnv-v0"):
+        importlib.import_module("pybullet_envs_gymnasium")
+    if work.policy == "CnnPolicy":
+        importlib.import_module("ale_py")
+
+
 def single_env(work: Work) -> gym.Env[Any, Any]:
     """One environment of a work, without vectorising."""
     if work.env_id == "InvalidActionEnvDiscrete":
@@ -141,13 +150,10 @@ def single_env(work: Work) -> gym.Env[Any, Any]:
 
         # with dim=80 the environment's own action_masks() takes four fifths of a step
         return InvalidActionEnvDiscrete(dim=20, n_invalid_actions=10)
-    if work.env_id.endswith("BulletEnv-v0"):
-        importlib.import_module("pybullet_envs_gymnasium")
+    register_environments(work)
     if work.policy == "CnnPolicy":
-        import ale_py
         from stable_baselines3.common.atari_wrappers import AtariWrapper
 
-        gym.register_envs(ale_py)
         return AtariWrapper(gym.make(work.env_id))
     return gym.make(work.env_id)
 
@@ -155,6 +161,7 @@ def single_env(work: Work) -> gym.Env[Any, Any]:
 def make_env(work: Work, library: ModuleType, ours: bool, workers: bool) -> Any:
     """The environment of a work, made by the library that will use it."""
     vec_env = library.common.vec_env
+    register_environments(work)
     if work.policy == "CnnPolicy":
         return vec_env.VecFrameStack(library.common.env_util.make_atari_env(work.env_id, work.n_envs, seed=0), 4)
     if work.vectorized and ours:
@@ -194,28 +201,30 @@ def _update_speed(model: Any) -> float:
 
 
 def raw_speed_on_all_cores(work: Work) -> float:
-    """The sum of what one process per core reaches at the same time: what no library with workers can exceed."""
+    """The sum of one process per core, each with its share of the environments: what no library can exceed."""
     cores = os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     start_line = context.Barrier(cores)
     with ProcessPoolExecutor(cores, context, initializer=start_line.wait) as processes:
-        return sum(processes.map(raw_speed, [work] * cores))
+        return sum(processes.map(raw_speed, [work] * cores, [work.n_envs // cores] * cores))
 
 
-def raw_speed(work: Work, seconds: float = 2.0) -> float:
-    """Steps per second of one environment under random actions in this process: what no library can exceed."""
-    env = single_env(work)
-    env.action_space.seed(0)
-    actions = [env.action_space.sample() for _ in range(1000)]
-    env.reset(seed=0)
+def raw_speed(work: Work, n_envs: int = 1, seconds: float = 2.0) -> float:
+    """Steps per second of environments one after the other under random actions in this process."""
+    envs = [single_env(work) for _ in range(n_envs)]
+    envs[0].action_space.seed(0)
+    actions = [envs[0].action_space.sample() for _ in range(100)]
+    for seed, env in enumerate(envs):
+        env.reset(seed=seed)
     count, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds:
-        for action in actions:
+        for action, env in product(actions, envs):
             _, _, terminated, truncated, _ = env.step(action)
             if terminated or truncated:
                 env.reset()
-        count += len(actions)
-    env.close()
+        count += len(actions) * n_envs
+    for env in envs:
+        env.close()
     return count / elapsed
 
 

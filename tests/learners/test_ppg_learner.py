@@ -246,7 +246,7 @@ def test_chunks_that_fit_the_memory_change_no_gradient(space: Space, monkeypatch
         fill_phase(learner, buffer)
         rows = np.random.default_rng(0).permutation(learner.phase.samples)[:50]
         old = torch.randn(learner.phase.samples, 3, generator=torch.Generator().manual_seed(0)).log_softmax(dim=1)
-        learner._auxiliary_step(rows, old, AUXILIARY)
+        learner._auxiliary_step(rows, old, learner._unit_of_returns(), AUXILIARY)
         gradients.append(learner.optimizer.flat.gradients.clone())
     for found in gradients[:2]:
         torch.testing.assert_close(found, gradients[2], rtol=1e-3, atol=1e-6)

@@ -8,8 +8,10 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from proximo.data import Array, Info
+from proximo.envs.monitor import Monitor
 from proximo.errors import MissingExtraError
 
 __all__ = [
@@ -140,17 +142,35 @@ class MaxAndSkipEnv(gym.Wrapper[Any, Any, Any, Any]):
             raise TypeError(f"MaxAndSkipEnv needs image observations, got {space}")
         self._last_two: list[Array] = [np.zeros(space.shape, space.dtype)] * 2
         self._skip = skip
+        self._game: Any = _game_whose_frames_only_come_here(env)
 
     def step(self, action: int) -> tuple[Any, SupportsFloat, bool, bool, Info]:
         total_reward = 0.0
         for frame_index in range(self._skip):
-            frame, reward, terminated, truncated, info = self.env.step(action)
+            seen = frame_index >= self._skip - 2
+            step = self.env.step if seen or self._game is None else self._step_unseen
+            frame, reward, terminated, truncated, info = step(action)
             total_reward += float(reward)
-            if frame_index >= self._skip - 2:
+            if seen:
                 self._last_two[frame_index - self._skip] = frame
             if terminated or truncated:
                 break
         return np.maximum(*self._last_two), total_reward, terminated, truncated, info
+
+    def _step_unseen(self, action: int) -> tuple[Any, SupportsFloat, bool, bool, Info]:
+        """A step whose frame is not drawn, which would take a third of its time; an old frame stands in."""
+        self._game._get_obs = lambda: self._last_two[0]
+        try:
+            return self.env.step(action)
+        finally:
+            del self._game._get_obs
+
+
+def _game_whose_frames_only_come_here(env: gym.Env[Any, Any]) -> Any | None:
+    """ALE's own environment, if every layer above it passes frames on without a look."""
+    while type(env) in (StickyActionEnv, NoopResetEnv, Monitor, TimeLimit, OrderEnforcing, PassiveEnvChecker):
+        env = env.env  # type: ignore[attr-defined]
+    return env if type(env).__module__ == "ale_py.env" else None
 
 
 class ClipRewardEnv(gym.RewardWrapper[Any, Any]):

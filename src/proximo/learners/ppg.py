@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,6 +43,13 @@ class AuxiliarySettings:
     kl_coef: float
     max_grad_norm: float
     skip_non_finite: bool = False  # pass by a step whose gradient is no number, instead of stopping
+
+
+class Unit(NamedTuple):
+    """What the auxiliary phase measures returns with."""
+
+    mean: float
+    deviation: float  # at least 1
 
 
 class FlatAdam:
@@ -185,7 +192,13 @@ class PPGLearner:
     # -- the auxiliary phase
 
     def auxiliary_update(self, settings: AuxiliarySettings) -> Metrics:
-        """Descend ½(V_aux − R)² + ½(V − R)² + kl_coef · KL(old ‖ new) over all rollouts of the phase."""
+        """Descend ½(V_aux − R)² + ½(V − R)² + kl_coef · KL(old ‖ new) over all rollouts of the phase.
+
+        The auxiliary head learns the distance of R from the mean of the phase, and where returns are spread widely
+        (games without normalised rewards) the first two terms count in units of their deviation: they would outweigh
+        the divergence, and the policy would be lost.
+        """
+        unit = self._unit_of_returns()
         self.policy.set_training_mode(True)
         flat = self.optimizer.flat
         flat.bind_gradients()
@@ -196,10 +209,14 @@ class PPGLearner:
                 minibatches = list(self.phase.epoch(settings.minibatches, self.generator))
                 for start in range(0, len(minibatches), settings.accumulate):
                     rows = np.concatenate(minibatches[start : start + settings.accumulate])
-                    losses.append(self._auxiliary_step(rows, old, settings))
+                    losses.append(self._auxiliary_step(rows, old, unit, settings))
         flat.zero_gradients()  # the policy phase has none for the auxiliary head
         mean = torch.stack(losses).nanmean(dim=0)  # steps that were passed by count as NaN
         return {"aux_value_loss": float(mean[0]), "kl_loss": float(mean[1])}
+
+    def _unit_of_returns(self) -> Unit:
+        returns = self.phase.returns[self.phase.valid & np.isfinite(self.phase.returns)]
+        return Unit(float(returns.mean()), max(1.0, float(returns.std())))
 
     @torch.no_grad()
     def _old_rows(self) -> Tensor:
@@ -211,12 +228,12 @@ class PPGLearner:
         ]
         return torch.cat(rows)
 
-    def _auxiliary_step(self, rows: NDArray[np.int64], old: Tensor, settings: AuxiliarySettings) -> Tensor:
+    def _auxiliary_step(self, rows: NDArray[np.int64], old: Tensor, unit: Unit, settings: AuxiliarySettings) -> Tensor:
         """One step over ``rows``, whose gradient is gathered chunk by chunk; [auxiliary value loss, divergence]."""
         self.optimizer.flat.zero_gradients()
         total = torch.zeros(2, device=self.policy.device)
         for chunk in self.phase.chunks(rows, self.policy.device):
-            total += self._accumulate(chunk, old, len(rows), settings.kl_coef)
+            total += self._accumulate(chunk, old, len(rows), unit, settings.kl_coef)
         try:
             self.optimizer.descend(settings.learning_rate, settings.max_grad_norm)
         except NonFiniteError as error:
@@ -228,11 +245,12 @@ class PPGLearner:
             ) from error
         return total
 
-    def _accumulate(self, batch: PhaseBatch, old: Tensor, count: int, kl_coef: float) -> Tensor:
+    def _accumulate(self, batch: PhaseBatch, old: Tensor, count: int, unit: Unit, kl_coef: float) -> Tensor:
         """Add a chunk's share of the gradient of the mean over ``count`` rows."""
         found = self.policy.evaluate_auxiliary(batch.observations, batch.action_masks)
-        auxiliary_loss = 0.5 * (found.auxiliary_values - batch.returns).square().sum() / count
-        value_loss = 0.5 * (found.values - batch.returns).square().sum() / count
+        distance = (batch.returns - unit.mean) / unit.deviation
+        auxiliary_loss = 0.5 * (found.auxiliary_values - distance).square().sum() / count
+        value_loss = 0.5 * ((found.values - batch.returns) / unit.deviation).square().sum() / count
         divergence = kl_from_rows(old[batch.rows], found.distribution).sum() / count
         (auxiliary_loss + value_loss + kl_coef * divergence).backward()
         return torch.stack([auxiliary_loss.detach(), divergence.detach()])

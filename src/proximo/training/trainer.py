@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from proximo.envs.vec_env import VecEnv
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import BaseCallback
+from proximo.training.freed_memory import freed_memory_kept
 
 
 class Trainable(Protocol):
@@ -48,7 +49,8 @@ class Trainer:
         try:
             self.callback.on_training_start(local_variables, global_variables)
             self.model._take_up_training(self.callback)
-            self._iterate(total_timesteps)
+            with freed_memory_kept():
+                self._iterate(total_timesteps)
             self.callback.on_training_end()
         finally:
             self.callback.close()
