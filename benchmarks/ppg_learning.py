@@ -160,7 +160,7 @@ Measured with `python -m benchmarks.ppg_learning` on: {described}.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="only tasks whose name contains this; the others stay as stored")
-    parser.add_argument("--seeds", type=int, default=None, help="seeds of each algorithm instead of the task's own number")
+    parser.add_argument("--seeds", type=int, default=None, help="seeds instead of the task's own number")
     parser.add_argument("--steps", type=int, default=None, help="steps per run instead of the task's own number")
     arguments = parser.parse_args()
     console, stored = Console(), RESULTS / "ppg_learning.json"
