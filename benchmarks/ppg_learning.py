@@ -12,6 +12,8 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -21,7 +23,7 @@ from rich.console import Console
 from benchmarks.machine import describe_machine
 from benchmarks.run import RESULTS, as_markdown, show
 from proximo import PPG, PPO, make_vec_env
-from proximo.envs import make_procgen_env
+from proximo.envs import VecNormalize, make_procgen_env
 from proximo.functional.statistics import mean_interval
 from proximo.networks.encoders import ImpalaCNN
 from proximo.training.callbacks import BaseCallback
@@ -51,18 +53,25 @@ IMAGES = {
     # half as many channels as IMPALA, so that an hour on two cores is enough to see some learning
     "policy_kwargs": {"features_extractor_class": ImpalaCNN, "features_extractor_kwargs": {"channels": (8, 16, 16)}},
 }
+
+
+def control_env(env_id: str, normalized: bool, seed: int) -> Any:
+    env = make_vec_env(env_id, n_envs=8, seed=seed)
+    return VecNormalize(env, norm_obs=False, gamma=CONTROL["gamma"]) if normalized else env
+
+
 TASKS = (
     *(
         Task(
-            env_id,
-            lambda seed, env_id=env_id: make_vec_env(env_id, n_envs=8, seed=seed),  # type: ignore[misc]
+            env_id + (", rewards normalised" if normalized else ""),
+            partial(control_env, env_id, normalized),
             100_000,
             common=CONTROL,
             ppo={"n_epochs": 4},
             # as many passes as PPO: rollouts here are small, and one pass of four steps would be little
             ppg={"n_epochs": 4, "value_epochs": 4, "policy_epochs": 8, "aux_epochs": 6, "num_aux_mini_batch": 16},
         )
-        for env_id in ("CartPole-v1", "Acrobot-v1")
+        for normalized, env_id in product((False, True), ("CartPole-v1", "Acrobot-v1"))
     ),
     Task(
         "Procgen starpilot, easy, 200 levels",

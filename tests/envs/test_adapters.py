@@ -279,6 +279,10 @@ class TestEnvPool:
             env.seed(3)
         env.reset()
 
+    def test_the_seed_of_its_making_is_no_surprise(self, recwarn):
+        as_vec_env(self.make(seed=3)).seed(3)
+        assert not [warning for warning in recwarn if "seeded" in str(warning.message)]
+
     def test_other_flavours_are_refused(self):
         with pytest.raises(TypeError, match="env_type='gymnasium'"):
             as_vec_env(self.make(env_type="dm"))

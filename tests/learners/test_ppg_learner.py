@@ -180,21 +180,44 @@ def test_fused_policy_phase_equals_torch() -> None:
 # -- the auxiliary phase
 
 
-def test_one_step_is_the_gradient_of_the_papers_loss() -> None:
-    """½(V_aux − R)² + ½(V − R)², the divergence having no gradient where it is 0; Adam's first step is ±lr."""
+@pytest.mark.parametrize("spread", [0.5, 30.0])
+def test_one_step_is_the_gradient_of_the_papers_loss(spread: float) -> None:
+    """½(V_aux − R)² + ½(V − R)², the divergence having no gradient where it is 0; Adam's first step is ±lr.
+
+    R is seen from the mean by the auxiliary head, and both in units of the deviation where that is above 1.
+    """
     learner, buffer = make_learner()
     policy = learner.policy
     fill_phase(learner, buffer)
+    learner.phase.returns[:] = 7.0 + spread * np.random.default_rng(0).standard_normal(learner.phase.returns.shape)
     observations = torch.as_tensor(np.asarray(learner.phase.observations).reshape(-1, 3))
     returns = torch.as_tensor(learner.phase.returns.reshape(-1))
+    unit = max(1.0, float(returns.std(correction=0)))
     with policy.auxiliary_phase():
         found = policy.evaluate_auxiliary(observations)
-    loss = 0.5 * ((found.auxiliary_values - returns) ** 2 + (found.values - returns) ** 2).mean()
-    expected = torch.autograd.grad(loss, policy.auxiliary_value_net.weight)[0]
-    before = policy.auxiliary_value_net.weight.detach().clone()
-    learner.auxiliary_update(replace(AUXILIARY, epochs=1, minibatches=1, max_grad_norm=1e9))
-    step = policy.auxiliary_value_net.weight.detach() - before
-    torch.testing.assert_close(step, -1e-3 * expected.sign(), rtol=1e-3, atol=1e-6)
+    auxiliary_errors = found.auxiliary_values - (returns - returns.mean()) / unit
+    loss = 0.5 * (auxiliary_errors**2 + ((found.values - returns) / unit) ** 2).mean()
+    chosen = (policy.auxiliary_value_net.weight, policy.value_net.weight)
+    expected = torch.autograd.grad(loss, chosen)
+    before = [parameter.detach().clone() for parameter in chosen]
+    metrics = learner.auxiliary_update(replace(AUXILIARY, epochs=1, minibatches=1, max_grad_norm=1e9))
+    assert metrics["aux_value_loss"] == pytest.approx(0.5 * float((auxiliary_errors.detach() ** 2).mean()), rel=1e-4)
+    for parameter, old, gradient in zip(chosen, before, expected, strict=True):
+        torch.testing.assert_close(parameter.detach() - old, -1e-3 * gradient.sign(), rtol=1e-3, atol=1e-6)
+
+
+def test_large_returns_do_not_drown_the_divergence() -> None:
+    """The policy strays as little with returns around 500 as with returns around 0."""
+    found = []
+    for shift, scale in ((0.0, 1.0), (500.0, 100.0)):
+        learner, buffer = make_learner()
+        learner.policy.action_net.weight.data.normal_(generator=torch.Generator().manual_seed(0))
+        fill_phase(learner, buffer)
+        learner.phase.returns[:] = shift + scale * learner.phase.returns
+        before = old_rows(learner)
+        learner.auxiliary_update(replace(AUXILIARY, epochs=30, learning_rate=3e-3))
+        found.append(divergence(learner, before))
+    assert found[1] < 2.0 * found[0] + 1e-3
 
 
 def test_policy_stays_close_and_closer_with_a_larger_coefficient() -> None:

@@ -188,7 +188,7 @@ class VectorEnvAdapter(VecEnv):
         return arguments
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        if seed is not None and self._ignores_seeds:
+        if seed is not None and self._ignores_seeds and self.vector_env.config.get("seed") != seed:
             warnings.warn("an EnvPool is seeded when it is made: envpool.make(…, seed=…)", stacklevel=2)
         return super().seed(seed)
 
