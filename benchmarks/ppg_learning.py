@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ TASKS = (
     Task(
         "Procgen starpilot, easy, 200 levels",
         lambda seed: make_procgen_env("starpilot", num_envs=16, seed=seed, gamma=0.999),
-        200_000,
+        100_000,
         seeds=3,
         policy="CnnPolicy",
         common=IMAGES,
@@ -130,8 +131,12 @@ def summary(runs: list[dict[str, Any]]) -> list[list[str]]:
 
 def plot(runs: list[dict[str, Any]]) -> None:
     names = list(dict.fromkeys(run["task"] for run in runs))
-    figure, axes = plt.subplots(1, len(names), figsize=(4.6 * len(names), 3.4), squeeze=False, layout="constrained")
-    for axis, name in zip(axes[0], names, strict=True):
+    columns = min(3, len(names))
+    rows = math.ceil(len(names) / columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(4.6 * columns, 3.4 * rows), squeeze=False, layout="constrained")
+    for unused in axes.flat[len(names) :]:
+        unused.set_axis_off()
+    for axis, name in zip(axes.flat, names, strict=False):
         for kind, color in (("PPO", "tab:gray"), ("PPG", "tab:blue")):
             curves = [run["curve"] for run in runs if run["task"] == name and run["algorithm"] == kind]
             grid = np.linspace(max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves), 200)

@@ -20,7 +20,8 @@ def run(words: Sequence[str]) -> int:
     if words[:1] in (["-h"], ["--help"]):
         examples = "\n".join(f"  {example}" for example in EXAMPLES)
         output().print(
-            f"usage: proximo bench [-h] [OPTIONS OF benchmarks/run.py]\n\n{SUMMARY}\n\nExamples:\n{examples}"
+            f"usage: proximo bench [-h] [OPTIONS OF benchmarks/run.py]\n\n{SUMMARY}\n\nExamples:\n{examples}",
+            markup=False,
         )
         return 0
     options = list(words[1:]) if words[:1] == ["--"] else list(words)

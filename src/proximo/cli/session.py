@@ -11,6 +11,7 @@ import torch
 from rich.markup import escape
 
 from proximo.agents.on_policy import OnPolicyAlgorithm
+from proximo.agents.ppg import PPG
 from proximo.cli.algorithms import algorithm_class, algorithm_title, default_arguments, fitting_policy, make_model
 from proximo.cli.console import output, shown_path
 from proximo.cli.playing import evaluate_run, evaluation_table, film_run
@@ -19,6 +20,7 @@ from proximo.cli.runs import Run, RunConfig
 from proximo.envs import VecEnv
 from proximo.errors import ProximoError
 from proximo.files.atomic import remove_leftovers
+from proximo.rollout.phase import in_gigabytes
 from proximo.training.callbacks import BaseCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.evaluation import Evaluation
@@ -193,6 +195,8 @@ class Session:
         environments = f"{preset.n_envs} environment{'s' if preset.n_envs > 1 else ''}"
         task = f"{preset.n_timesteps:,} steps, {environments}, preset {preset.name}, seed {config.seed}"
         output().print(f"{title}: {task}, device {self.model.device}, backend {self.model.backend}")
+        if isinstance(self.model, PPG):
+            output().print(f"auxiliary buffer: {in_gigabytes(self.model.auxiliary_bytes)}")
 
     def _list_files(self) -> None:
         from rich.table import Table

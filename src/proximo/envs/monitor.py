@@ -182,9 +182,15 @@ class ResultsWriter:
         if not str(filename).endswith(Monitor.EXT):
             path = path / Monitor.EXT if path.is_dir() else Path(f"{filename}.{Monitor.EXT}")
         path = path.resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
         mode = "w" if override_existing and not _going_on.get() else "a"
-        self.file_handler = open(path, mode, newline="\n", encoding="utf-8")  # noqa: SIM115, closed by close()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.file_handler = open(path, mode, newline="\n", encoding="utf-8")  # noqa: SIM115, closed by close()
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot write the episode statistics to {path}: {error.strerror}; choose another monitor_dir, or none",
+            ) from error
         self.logger = csv.DictWriter(self.file_handler, fieldnames=("r", "l", "t", *extra_keys))
         if self.file_handler.tell() == 0:
             self.file_handler.write(f"#{json.dumps(header or {})}\n")

@@ -17,13 +17,13 @@ from proximo.errors import MissingExtraError
 _window: dict[str, Any] = {}  # the one figure that `show_image` draws into
 
 
-def tile_images(images: Sequence[Array]) -> Array:
+def tile_images(images_nhwc: Sequence[Array]) -> Array:
     """Arrange images [height, width, channel] on a grid as square as can be, row by row, empty places black.
 
     >>> tile_images([np.ones((2, 3, 3), np.uint8)] * 5).shape
     (6, 6, 3)
     """
-    stack = np.stack(list(images))
+    stack = np.stack(list(images_nhwc))
     count, height, width, channels = stack.shape
     rows = math.ceil(math.sqrt(count))
     columns = math.ceil(count / rows)

@@ -125,3 +125,12 @@ def _restore(space: Space, columns: _Columns) -> Any:
             return columns.take(get_action_dim(space)).astype(space.dtype) + space.start
         case _:
             return columns.take(get_action_dim(space)).astype(space.dtype)
+
+
+def first_action(actions: Any) -> Any:
+    """The action of a batch of one, as the environment takes it; a single number stays an array, without dimensions.
+
+    >>> first_action(np.array([3]))
+    array(3)
+    """
+    return actions[0, ...] if isinstance(actions, np.ndarray) else actions[0]

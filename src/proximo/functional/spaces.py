@@ -30,19 +30,20 @@ def is_image_space_channels_first(observation_space: spaces.Box) -> bool:
     return smallest == 0
 
 
-def is_image_space(space: Space, check_channels: bool = False, normalized_image: bool = False) -> bool:
+def is_image_space(observation_space: Space, check_channels: bool = False, normalized_image: bool = False) -> bool:
     """Whether a space surely holds images: three dimensions, uint8 and bounds 0 to 255 (unless normalised already).
 
     >>> is_image_space(spaces.Box(0, 255, (84, 84, 1), np.uint8)), is_image_space(spaces.Box(-1.0, 1.0, (84, 84, 1)))
     (True, False)
     """
-    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+    if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) != 3:
         return False
-    if not normalized_image and (space.dtype != np.uint8 or np.any(space.low != 0) or np.any(space.high != 255)):
+    low, high, dtype = observation_space.low, observation_space.high, observation_space.dtype
+    if not normalized_image and (dtype != np.uint8 or np.any(low != 0) or np.any(high != 255)):
         return False
     if not check_channels:
         return True
-    channels = space.shape[0 if is_image_space_channels_first(space) else -1]
+    channels = observation_space.shape[0 if is_image_space_channels_first(observation_space) else -1]
     return channels in (1, 3, 4)
 
 
@@ -75,11 +76,11 @@ def is_nested(space: Space) -> bool:
     return isinstance(space, spaces.Tuple)
 
 
-def check_for_nested_spaces(space: Space) -> None:
+def check_for_nested_spaces(obs_space: Space) -> None:
     """Raise for a Tuple, and for a Dict or Tuple within a Dict: inside the library, all of them are flat."""
-    if is_nested(space):
+    if is_nested(obs_space):
         raise NotImplementedError(
-            f"this vector environment shows nested observations, {space}; flatten them with "
+            f"this vector environment shows nested observations, {obs_space}; flatten them with "
             "proximo.functional.spaces.NestedObservation, as DummyVecEnv and SubprocVecEnv do"
         )
 
@@ -132,56 +133,58 @@ def flatten_given(observation: Any, space: spaces.Dict, prefix: str = "") -> dic
     return flat
 
 
-def get_obs_shape(space: Space) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
+def get_obs_shape(observation_space: Space) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
     """Shape of one stored observation."""
-    match space:
+    match observation_space:
         case spaces.Box():
-            return space.shape
+            return observation_space.shape
         case spaces.Discrete():
             return (1,)
         case spaces.MultiDiscrete():
-            return (len(space.nvec),)
+            return (len(observation_space.nvec),)
         case spaces.MultiBinary():
-            return space.shape
+            return observation_space.shape
         case spaces.Dict():
-            return {key: get_obs_shape(part) for key, part in space.spaces.items()}  # type: ignore[misc]
+            return {key: get_obs_shape(part) for key, part in observation_space.spaces.items()}  # type: ignore[misc]
     raise NotImplementedError(
-        f"observation space {space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+        f"observation space {observation_space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary or a "
+        "Dict of these"
     )
 
 
-def get_flattened_obs_dim(space: Space) -> int:
+def get_flattened_obs_dim(observation_space: Space) -> int:
     """Width of the flat vector a network reads: one-hot for discrete spaces.
 
     >>> get_flattened_obs_dim(spaces.MultiDiscrete([3, 4]))
     7
     """
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(np.sum(space.nvec))
-    return int(spaces.utils.flatdim(space))
+    if isinstance(observation_space, spaces.MultiDiscrete):
+        return int(np.sum(observation_space.nvec))
+    return int(spaces.utils.flatdim(observation_space))
 
 
-def get_action_dim(space: Space) -> int:
+def get_action_dim(action_space: Space) -> int:
     """Width of one stored action."""
-    match space:
+    match action_space:
         case spaces.Box():
-            return int(np.prod(space.shape))
+            return int(np.prod(action_space.shape))
         case spaces.Discrete():
             return 1
         case spaces.MultiDiscrete():
-            return len(space.nvec)
+            return len(action_space.nvec)
         case spaces.MultiBinary():
-            if not isinstance(space.n, int | np.integer):
+            if not isinstance(action_space.n, int | np.integer):
                 raise NotImplementedError(
-                    f"multi-dimensional MultiBinary({space.n}) actions are not supported; flatten them to one dimension"
+                    f"multi-dimensional MultiBinary({action_space.n}) actions are not supported; flatten them to one "
+                    "dimension"
                 )
-            return int(space.n)
+            return int(action_space.n)
         case spaces.Dict():
-            return sum(get_action_dim(part) for part in space.spaces.values())
+            return sum(get_action_dim(part) for part in action_space.spaces.values())
         case spaces.Tuple():
-            return sum(get_action_dim(part) for part in space.spaces)
+            return sum(get_action_dim(part) for part in action_space.spaces)
     raise NotImplementedError(
-        f"action space {space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary, "
+        f"action space {action_space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary, "
         "or a Dict or Tuple of these"
     )
 

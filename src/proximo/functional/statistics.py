@@ -36,9 +36,9 @@ class RunningMeanStd:
         """Take in another stream's statistics."""
         self.update_from_moments(other.mean, other.var, other.count)
 
-    def update(self, batch: Array) -> None:
+    def update(self, arr: Array) -> None:
         """Take in a batch, its first axis counting samples."""
-        self.update_from_moments(np.mean(batch, axis=0), np.var(batch, axis=0), batch.shape[0])
+        self.update_from_moments(np.mean(arr, axis=0), np.var(arr, axis=0), arr.shape[0])
 
     def update_from_moments(self, batch_mean: Array, batch_var: Array, batch_count: float) -> None:
         delta = batch_mean - self.mean
@@ -49,14 +49,14 @@ class RunningMeanStd:
         self.count = total
 
 
-def explained_variance(predictions: Array, targets: Array) -> float:
+def explained_variance(y_pred: Array, y_true: Array) -> float:
     """1 − Var(target − prediction) / Var(target): 1 is perfect, 0 no better than a constant, NaN for constant targets.
 
     >>> explained_variance(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
     1.0
     """
-    variance = np.var(targets)
-    return math.nan if variance == 0 else float(1.0 - np.var(targets - predictions) / variance)
+    variance = np.var(y_true)
+    return math.nan if variance == 0 else float(1.0 - np.var(y_true - y_pred) / variance)
 
 
 def first_non_finite(values: Observation) -> tuple[int, ...] | None:

@@ -23,7 +23,7 @@ from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode_fields, encode_fields, register_class
-from proximo.functional.actions import check_masks, restore_structure
+from proximo.functional.actions import check_masks, first_action, restore_structure
 from proximo.functional.distributions import (
     DiagGaussianDistribution,
     Distribution,
@@ -150,7 +150,7 @@ class BasePolicy(nn.Module, ABC):
         with torch.no_grad():
             actions = self._predict(tensors, deterministic=deterministic, **options)
         bounded = self.bound_actions(actions.cpu().numpy().reshape((-1, *self.action_shape)))
-        return (bounded if vectorized else bounded[0]), state
+        return (bounded if vectorized else first_action(bounded)), state
 
     def _mask_tensor(self, action_masks: Array, observations: TensorObservation) -> Tensor:
         rows = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
@@ -293,6 +293,8 @@ class ActorCriticPolicy(BasePolicy):
         )
         if squash_output and not use_sde:
             raise ValueError("squash_output=True needs use_sde=True: a plain Gaussian is clipped, not squashed")
+        if isinstance(net_arch, list) and len(net_arch) == 1 and isinstance(net_arch[0], dict):
+            net_arch = net_arch[0]  # the form of Stable-Baselines3 before 1.8, which scripts still hold
         self.net_arch = self._default_net_arch() if net_arch is None else net_arch
         self.activation_fn = activation_fn
         self.ortho_init = ortho_init

@@ -105,6 +105,8 @@ class ImageEncoder(BaseEncoder):
 class MnihCnnEncoder(ImageEncoder):
     """The network of DQN (Mnih et al. 2013), with 32 channels in the third layer."""
 
+    smallest_image: ClassVar[int] = 36  # pixels: the third layer then sees three by three
+
     def __init__(self, observation_space: Space, feature_dim: int = 512) -> None:
         super().__init__(observation_space, feature_dim)
 

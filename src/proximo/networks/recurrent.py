@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.files.encoding import register_class
+from proximo.functional.actions import first_action
 from proximo.functional.distributions import Distribution
 from proximo.functional.spaces import Space
 from proximo.networks.actor_critic import ActorCriticPolicy, BasePolicy, RecurrentState, zero_learning_rate
@@ -282,12 +283,22 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
             raise ValueError(f"episode_start has {len(starts)} entries for {rows} observations; pass one for each")
         masks = None if action_masks is None else self._mask_tensor(action_masks, tensors)
         with torch.no_grad():
-            distribution, memory = self.get_distribution(
-                tensors, memory, torch.as_tensor(starts, device=self.device), masks
-            )
-            actions = distribution.get_actions(deterministic=deterministic)
+            begins = torch.as_tensor(starts, device=self.device)
+            actions, memory = self._predict(tensors, memory, begins, deterministic, masks)
         bounded = self.bound_actions(actions.cpu().numpy().reshape((-1, *self.action_shape)))
-        return (bounded if vectorized else bounded[0]), tuple(part.cpu().numpy() for part in memory)
+        return (bounded if vectorized else first_action(bounded)), tuple(part.cpu().numpy() for part in memory)
+
+    def _predict(  # type: ignore[override]
+        self,
+        observation: TensorObservation,
+        lstm_states: State,
+        episode_starts: Tensor,
+        deterministic: bool = False,
+        action_masks: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """Actions as the network gives them, and the next memory."""
+        distribution, memory = self.get_distribution(observation, lstm_states, episode_starts, action_masks)
+        return distribution.get_actions(deterministic=deterministic), memory
 
     def _given_state(self, state: RecurrentState | None, rows: int) -> State:
         fresh = zero_state(self.lstm_actor, rows)

@@ -63,6 +63,18 @@ def allocate_rollout(steps: int, environments: int, observation_space: Space, ac
     )
 
 
+def _array_of_rollout(name: str) -> Any:
+    """A property that shows one of the rollout's arrays; what is assigned goes into its memory."""
+
+    def read(buffer: RolloutBuffer) -> Any:
+        return getattr(buffer.rollout, name)
+
+    def write(buffer: RolloutBuffer, values: Array) -> None:
+        getattr(buffer.rollout, name)[:] = values
+
+    return property(read, write)
+
+
 class RolloutBuffer:
     """A rollout that can also be filled step by step with :meth:`add` and read in minibatches with :meth:`get`.
 
@@ -102,47 +114,19 @@ class RolloutBuffer:
     def size(self) -> int:
         return self.buffer_size if self.full else self.pos
 
-    # the memory under Stable-Baselines3's names; subclasses assign the two that they compute
+    # the memory under Stable-Baselines3's names, which subclasses read and assign
 
     @property
     def observations(self) -> Observation:
         return self.rollout.observations
 
-    @property
-    def actions(self) -> Array:
-        return self.rollout.actions
-
-    @property
-    def rewards(self) -> Array:
-        return self.rollout.rewards
-
-    @property
-    def values(self) -> Array:
-        return self.rollout.values
-
-    @property
-    def log_probs(self) -> Array:
-        return self.rollout.log_probs
-
-    @property
-    def episode_starts(self) -> Array:
-        return self.rollout.episode_starts
-
-    @property
-    def advantages(self) -> Array:
-        return self.rollout.advantages
-
-    @advantages.setter
-    def advantages(self, advantages: Array) -> None:
-        self.rollout.advantages[:] = advantages
-
-    @property
-    def returns(self) -> Array:
-        return self.rollout.returns
-
-    @returns.setter
-    def returns(self, returns: Array) -> None:
-        self.rollout.returns[:] = returns
+    actions = _array_of_rollout("actions")
+    rewards = _array_of_rollout("rewards")
+    values = _array_of_rollout("values")
+    log_probs = _array_of_rollout("log_probs")
+    episode_starts = _array_of_rollout("episode_starts")
+    advantages = _array_of_rollout("advantages")
+    returns = _array_of_rollout("returns")
 
     def store_observation(self, step: int, observation: Observation) -> None:
         """Write one vector observation into row ``step``."""

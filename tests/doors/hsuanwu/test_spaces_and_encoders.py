@@ -27,6 +27,13 @@ def test_the_three_forms_of_an_action_space_are_one(space, described):
     assert to_action_space(describe_action_space(space)) == space
 
 
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    n = spaces.Discrete(3).n  # an np.int64
+    assert to_action_space({"shape": (n,), "type": "Discrete", "range": [0, n - 1]}) == spaces.Discrete(3)
+    with pytest.raises(ValueError, match="positive whole numbers"):
+        to_observation_space({"shape": (True,)})
+
+
 def test_the_three_forms_of_an_observation_space_are_one():
     for given in ({"shape": (3, 16, 16)}, OmegaConf.create({"shape": [3, 16, 16]}), IMAGE):
         assert to_observation_space(given) == IMAGE

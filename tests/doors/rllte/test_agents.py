@@ -16,11 +16,12 @@ from torch import nn
 from proximo.errors import ModelFileError
 from proximo.rllte.agent import A2C, PPG, PPO
 from proximo.rllte.common.prototype import BaseEncoder, BasePolicy, OnPolicyAgent
+from proximo.rllte.env import make_minigrid_env
 from proximo.rllte.env.testing import make_box_env, make_discrete_env, make_multibinary_env, make_multidiscrete_env
-from proximo.rllte.xploit.encoder import IdentityEncoder, MnihCnnEncoder, VanillaMlpEncoder
+from proximo.rllte.xploit.encoder import IdentityEncoder, MnihCnnEncoder, PathakCnnEncoder, VanillaMlpEncoder
 from proximo.rllte.xploit.policy import OnPolicyDecoupledActorCritic, OnPolicySharedActorCritic
 from proximo.rllte.xploit.storage import VanillaRolloutStorage
-from proximo.rllte.xplore.augmentation import GaussianNoise
+from proximo.rllte.xplore.augmentation import GaussianNoise, RandomTranslate
 from proximo.rllte.xplore.distribution import BaseDistribution, Categorical, DiagonalGaussian, SquashedNormal
 from proximo.rllte.xplore.reward import RE3
 
@@ -179,6 +180,7 @@ def test_an_augmentation_changes_what_the_update_sees(cartpole):
 
     agent = PPO(cartpole(), n_epochs=2, **SMALL)
     agent.set(augmentation=Zeros())
+    seen.clear()  # set() tries it once
     agent.train(num_train_steps=64)
     assert agent.backend == "torch: observations are augmented"
     assert sum(map(len, seen)) == 2 * 64
@@ -495,3 +497,55 @@ def test_a_file_of_another_agent(cartpole):
         PPO(cartpole(), **(SMALL | {"hidden_dim": 16})).load(path)
     with pytest.raises(ModelFileError):
         PPO(cartpole(), **SMALL).load(Path(__file__))
+
+
+# -- what does not fit is refused at once
+
+
+@pytest.mark.parametrize("kind", [PPO, PPG, A2C])
+def test_update_needs_a_rollout(kind: Any) -> None:
+    agent = kind(make_discrete_env(num_envs=2), num_steps=8)
+    with pytest.raises(ValueError, match="trains on a full storage"):
+        agent.update()
+    agent.freeze()
+    with pytest.raises(ValueError, match="8 times storage"):
+        agent.update()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"reward": RE3}, {"distribution": Categorical}, {"augmentation": GaussianNoise}],
+    ids=lambda part: next(iter(part)),
+)
+def test_a_class_is_no_module(given: dict[str, Any]) -> None:
+    (part,) = given.values()
+    with pytest.raises(TypeError, match=f"the class {part.__name__}; pass an object"):
+        PPO(make_discrete_env(num_envs=2), num_steps=8).set(**given)
+
+
+def test_a_distribution_that_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match="distribution is 'Categorical'"):
+        PPO(make_discrete_env(num_envs=2), num_steps=8).set(distribution="Categorical")
+
+
+def test_small_grids_have_an_encoder_that_reads_them(empty_folder: Path) -> None:
+    pytest.importorskip("minigrid")
+    env = make_minigrid_env(num_envs=2, asynchronous=False)
+    agent = PPO(env, num_steps=16, batch_size=16, feature_dim=32, hidden_dim=16, n_epochs=1)
+    assert isinstance(agent.encoder, PathakCnnEncoder)
+    agent.train(64)
+    assert agent.global_step == 64
+
+
+def test_an_augmentation_keeps_the_shape() -> None:
+    agent = PPO(make_discrete_env("PixelObsEnv", num_envs=2), num_steps=8)
+    with pytest.raises(ValueError, match="RandomTranslate makes"):
+        agent.set(augmentation=RandomTranslate())
+    with pytest.raises(ValueError, match="state vectors"):
+        agent.set(augmentation=GaussianNoise())
+
+
+@pytest.mark.parametrize("steps", ["100", float("inf"), float("nan"), 0])
+def test_a_number_of_steps_that_is_none(steps: Any) -> None:
+    with pytest.raises(ValueError, match="expected a positive number of steps"):
+        PPO(make_discrete_env(num_envs=2), num_steps=8).train(steps)

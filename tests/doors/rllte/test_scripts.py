@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +36,22 @@ def test_three_steps_to_your_own_agent() -> None:
     variables = run_script("own_agent")
     assert variables["agent"].backend == "fused"  # acting; its update is plain PyTorch
     assert variables["trained"] > 100.0 > variables["untrained"]
+
+
+WITHOUT_GUARD = """
+from rllte.agent import PPO
+from rllte.env import make_rllte_env
+
+env = make_rllte_env("CartPole-v1", num_envs=3)
+agent = PPO(env=env, num_steps=32, hidden_dim=16)
+agent.train(500)
+print("trained", agent.global_step)
+"""
+
+
+def test_workers_need_no_main_guard(empty_folder: Path) -> None:
+    script = empty_folder / "script.py"
+    script.write_text(WITHOUT_GUARD.replace("from rllte", "from proximo.rllte"), encoding="utf-8")
+    finished = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert "trained 480" in finished.stdout

@@ -6,7 +6,10 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
+import torch
 from torch import Tensor
+
+from proximo.data import Array
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -18,6 +21,11 @@ def sum_independent_dims(tensor: Tensor) -> Tensor:
 
 # far below any logit a network gives, and finite: −inf would make NaN of 0 · log 0 and of its gradient
 MASKED_LOGIT = -1e8
+
+
+def as_masks(masks: Tensor | Array, width: int, device: torch.device) -> Tensor:
+    """[batch, width] bool, of masks in any form and shape."""
+    return torch.as_tensor(masks, dtype=torch.bool, device=device).reshape(-1, width)
 
 
 class Distribution(ABC):
@@ -55,16 +63,22 @@ class Distribution(ABC):
     def distribution(self) -> Any:
         """The equivalent ``torch.distributions`` object (a list of them for MultiDiscrete)."""
 
-    def apply_masking(self, masks: Tensor) -> None:
-        """Forbid actions after :meth:`proba_distribution`: ``masks`` [batch, mask_width] is true where allowed."""
+    def apply_masking(self, masks: Tensor | Array | None) -> None:
+        """Forbid actions after :meth:`proba_distribution`: ``masks`` [batch, mask_width] is true where allowed.
+
+        They take the place of earlier ones; None allows everything again.
+        """
         raise ValueError(f"{type(self).__name__} has no discrete choices to mask")
 
     def get_actions(self, deterministic: bool = False) -> Tensor:
         return self.mode() if deterministic else self.sample()
 
-    def actions_from_params(self, *parameters: Any, deterministic: bool = False) -> Tensor:
-        return self.proba_distribution(*parameters).get_actions(deterministic=deterministic)
+    def actions_from_params(self, *parameters: Any, deterministic: bool = False, **named: Any) -> Tensor:
+        """Actions for the arguments of :meth:`proba_distribution`; ``deterministic`` may also come last by position."""
+        if parameters and isinstance(parameters[-1], bool):
+            *parameters, deterministic = parameters  # type: ignore[assignment]
+        return self.proba_distribution(*parameters, **named).get_actions(deterministic=deterministic)
 
-    def log_prob_from_params(self, *parameters: Any) -> tuple[Tensor, Tensor]:
-        actions = self.actions_from_params(*parameters)
+    def log_prob_from_params(self, *parameters: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        actions = self.actions_from_params(*parameters, **named)
         return actions, self.log_prob(actions)

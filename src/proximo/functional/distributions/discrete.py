@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch import distributions as torch_distributions
 from torch.nn import functional
 
-from proximo.functional.distributions.base import MASKED_LOGIT, Distribution
+from proximo.data import Array
+from proximo.functional.distributions.base import MASKED_LOGIT, Distribution, as_masks
 
 
 def _log_softmax_entropy(log_probs: Tensor) -> Tensor:
@@ -27,6 +28,7 @@ class CategoricalDistribution(Distribution):
     """One choice among ``action_dim``: log p(a) = logits[a] − logsumexp(logits)."""
 
     log_probs: Tensor  # [batch, choice]
+    _unmasked: Tensor
 
     def __init__(self, action_dim: int) -> None:
         self.action_dim = self.parameter_width = self.mask_width = action_dim
@@ -35,11 +37,14 @@ class CategoricalDistribution(Distribution):
         return nn.Linear(latent_dim, self.action_dim)
 
     def proba_distribution(self, action_logits: Tensor) -> Self:
-        self.log_probs = functional.log_softmax(action_logits, dim=-1)
+        self.log_probs = self._unmasked = functional.log_softmax(action_logits, dim=-1)
         return self
 
-    def apply_masking(self, masks: Tensor) -> None:
-        forbidden = ~masks.bool().view_as(self.log_probs)
+    def apply_masking(self, masks: Tensor | Array | None) -> None:
+        self.log_probs = self._unmasked
+        if masks is None:
+            return
+        forbidden = ~as_masks(masks, self.mask_width, self.log_probs.device)
         # normalised without the forbidden ones: an allowed action may be less likely than any finite stand-in for them
         allowed = functional.log_softmax(self.log_probs.masked_fill(forbidden, -torch.inf), dim=-1)
         self.log_probs = allowed.masked_fill(forbidden, MASKED_LOGIT)
@@ -79,9 +84,12 @@ class MultiCategoricalDistribution(Distribution):
             part.proba_distribution(logits)
         return self
 
-    def apply_masking(self, masks: Tensor) -> None:
-        for part, mask in zip(self.parts, masks.split(self.action_dims, dim=1), strict=True):
-            part.apply_masking(mask)
+    def apply_masking(self, masks: Tensor | Array | None) -> None:
+        pieces: Sequence[Tensor | None] = [None] * len(self.parts)
+        if masks is not None:
+            pieces = as_masks(masks, self.mask_width, self.parts[0].log_probs.device).split(self.action_dims, dim=1)
+        for part, piece in zip(self.parts, pieces, strict=True):
+            part.apply_masking(piece)
 
     def log_prob(self, actions: Tensor) -> Tensor:
         columns = actions.reshape(-1, len(self.parts)).unbind(dim=1)
@@ -106,14 +114,15 @@ class MultiCategoricalDistribution(Distribution):
 class MaskableBernoulliDistribution(MultiCategoricalDistribution):
     """Switches as choices between off and on, each with a logit of its own: sb3-contrib's form."""
 
-    def __init__(self, action_dims: int) -> None:
-        super().__init__([2] * action_dims)
+    def __init__(self, action_dim: int) -> None:
+        super().__init__([2] * action_dim)
 
 
 class BernoulliDistribution(Distribution):
     """Independent switches: log p(a) = Σᵢ aᵢ·logitᵢ − softplus(logitᵢ)."""
 
     action_logits: Tensor  # [batch, switch]
+    _unmasked: Tensor
 
     def __init__(self, action_dims: int) -> None:
         self.action_dims = self.parameter_width = action_dims
@@ -123,11 +132,15 @@ class BernoulliDistribution(Distribution):
         return nn.Linear(latent_dim, self.action_dims)
 
     def proba_distribution(self, action_logits: Tensor) -> Self:
-        self.action_logits = action_logits
+        self.action_logits = self._unmasked = action_logits
         return self
 
-    def apply_masking(self, masks: Tensor) -> None:
-        may_be_off, may_be_on = masks.bool().reshape(-1, self.action_dims, 2).unbind(dim=-1)
+    def apply_masking(self, masks: Tensor | Array | None) -> None:
+        self.action_logits = self._unmasked
+        if masks is None:
+            return
+        pairs = as_masks(masks, self.mask_width, self.action_logits.device).view(-1, self.action_dims, 2)
+        may_be_off, may_be_on = pairs.unbind(dim=-1)
         logits = self.action_logits.masked_fill(~may_be_on, MASKED_LOGIT)
         self.action_logits = logits.masked_fill(~may_be_off, -MASKED_LOGIT)
 

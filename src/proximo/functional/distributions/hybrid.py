@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from proximo.data import Array
 from proximo.functional.actions import leaves
 from proximo.functional.distributions.base import Distribution
 from proximo.functional.distributions.gaussian import DiagGaussianDistribution
@@ -40,10 +41,13 @@ class HybridDistribution(Distribution):
                 part.proba_distribution(piece)
         return self
 
-    def apply_masking(self, masks: Tensor) -> None:
-        for part, mask in zip(self.parts, masks.split(self.mask_widths, dim=1), strict=True):
-            if mask.shape[1]:
-                part.apply_masking(mask)
+    def apply_masking(self, masks: Tensor | Array | None) -> None:
+        pieces: Sequence[Tensor | None] = [None] * len(self.parts)
+        if masks is not None:
+            pieces = torch.as_tensor(masks, dtype=torch.bool).split(self.mask_widths, dim=1)
+        for part, piece in zip(self.parts, pieces, strict=True):
+            if part.mask_width:
+                part.apply_masking(piece)
 
     def log_prob(self, actions: Tensor) -> Tensor:
         pieces = actions.split(self.widths, dim=1)

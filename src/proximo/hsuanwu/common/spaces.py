@@ -117,9 +117,12 @@ def _described(name: str, given: Any, keys: Sequence[str]) -> dict[str, Any]:
 
 def _shape(name: str, given: Any) -> tuple[int, ...]:
     sizes = given if isinstance(given, list | tuple) else [given]
-    if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
+    # numpy's whole numbers too: env.action_space.n is one
+    if not sizes or not all(
+        isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0 for size in sizes
+    ):
         raise ValueError(f"the shape of {name} is {given!r}; expected positive whole numbers such as (3, 64, 64)")
-    return tuple(sizes)
+    return tuple(int(size) for size in sizes)
 
 
 def _bounds(given: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:

@@ -11,7 +11,13 @@ from proximo.data import Metrics
 from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import get_flattened_obs_dim
 from proximo.learners.ppo import PPOLearner
-from proximo.networks.published_encoders import BaseEncoder, IdentityEncoder, MnihCnnEncoder, RaffinCombinedEncoder
+from proximo.networks.published_encoders import (
+    BaseEncoder,
+    IdentityEncoder,
+    MnihCnnEncoder,
+    PathakCnnEncoder,
+    RaffinCombinedEncoder,
+)
 from proximo.rllte.common.prototype.on_policy_agent import OnPolicyAgent
 from proximo.rllte.xploit.policy import OnPolicySharedActorCritic
 from proximo.rllte.xploit.policy.actor_critic import HousePolicy
@@ -73,7 +79,10 @@ class HouseAgent(OnPolicyAgent):
         if isinstance(space, spaces.Dict):
             return RaffinCombinedEncoder(space, feature_dim)
         if space.shape is not None and len(space.shape) == 3:
-            return MnihCnnEncoder(space, feature_dim)
+            small = (
+                min(space.shape[1:]) < MnihCnnEncoder.smallest_image
+            )  # a grid, say, with a few pixels for each field
+            return PathakCnnEncoder(space, feature_dim) if small else MnihCnnEncoder(space, feature_dim)
         return IdentityEncoder(space, get_flattened_obs_dim(space))
 
     def _check_policy(self, policy: BasePolicy) -> None:
@@ -86,6 +95,7 @@ class HouseAgent(OnPolicyAgent):
 
     def _settings(self, **special: Any) -> UpdateSettings:
         """The hyperparameters of this moment; rllte halves the squared error and counts the larger clipped one."""
+        self._require_rollout()
         return UpdateSettings(
             learning_rate=self.policy.network.optimizer.param_groups[0]["lr"],
             batch_size=self.storage.batch_size,

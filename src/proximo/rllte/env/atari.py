@@ -7,7 +7,7 @@ import torch
 from proximo.envs.env_pool import make_env_pool_atari
 from proximo.envs.frame_stack import VecFrameStack
 from proximo.envs.make import make_atari_env as make_house_atari_env
-from proximo.rllte.env.utils import vec_env_class
+from proximo.rllte.env.utils import worker_options
 from proximo.rllte.env.vec_env import TorchVecEnv
 
 
@@ -28,7 +28,7 @@ def make_atari_env(
         num_envs,
         seed,
         env_kwargs={} if "NoFrameskip" in env_id else {"frameskip": 1},  # or four frames would be skipped twice
-        vec_env_cls=vec_env_class(asynchronous, num_envs),
+        **worker_options(asynchronous, num_envs),
     )
     return TorchVecEnv(VecFrameStack(vec_env, frame_stack), device)
 

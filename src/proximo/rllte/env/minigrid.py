@@ -8,7 +8,7 @@ from proximo.envs.frame_stack import VecFrameStack
 from proximo.envs.make import make_vec_env
 from proximo.envs.minigrid import wrap_minigrid
 from proximo.envs.transpose import VecTransposeImage
-from proximo.rllte.env.utils import vec_env_class
+from proximo.rllte.env.utils import worker_options
 from proximo.rllte.env.vec_env import TorchVecEnv
 
 
@@ -32,7 +32,7 @@ def make_minigrid_env(
         seed,
         wrapper_class=wrap_minigrid,
         wrapper_kwargs={"fully_observable": fully_observable, "fully_numerical": fully_numerical},
-        vec_env_cls=vec_env_class(asynchronous, num_envs),
+        **worker_options(asynchronous, num_envs),
     )
     if fully_observable and frame_stack > 1:
         vec_env = VecFrameStack(vec_env, frame_stack, channels_order="first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 
 from proximo.envs.make import make_vec_env
 from proximo.envs.subproc import SubprocVecEnv
-from proximo.envs.vec_env import VecEnv
 from proximo.rllte.env.vec_env import TorchVecEnv
 
 
@@ -37,12 +37,17 @@ def make_rllte_env(
     >>> make_rllte_env("CartPole-v1", num_envs=2, asynchronous=False).reset()[0].shape
     torch.Size([2, 4])
     """
-    vec_env = make_vec_env(
-        env_id, num_envs, seed, env_kwargs=env_kwargs, vec_env_cls=vec_env_class(asynchronous, num_envs)
-    )
+    vec_env = make_vec_env(env_id, num_envs, seed, env_kwargs=env_kwargs, **worker_options(asynchronous, num_envs))
     return TorchVecEnv(vec_env, device)
 
 
-def vec_env_class(asynchronous: bool, num_envs: int) -> type[VecEnv] | None:
-    """Worker processes where there is something to step at the same time."""
-    return SubprocVecEnv if asynchronous and num_envs > 1 else None
+def worker_options(asynchronous: bool, num_envs: int) -> dict[str, Any]:
+    """Worker processes where there is something to step at the same time.
+
+    Forked where the system can, as rllte's are: its scripts have no ``if __name__ == "__main__":``, which the other
+    ways to start a process need.
+    """
+    if not asynchronous or num_envs == 1:
+        return {}
+    start_method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+    return {"vec_env_cls": SubprocVecEnv, "vec_env_kwargs": {"start_method": start_method}}

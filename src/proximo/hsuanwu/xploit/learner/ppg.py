@@ -73,7 +73,7 @@ class PPGLearner:
         for name, count in (
             ("feature_dim", feature_dim), ("hidden_dim", hidden_dim), ("num_policy_mini_batch", num_policy_mini_batch)
         ):  # fmt: skip
-            if not isinstance(count, int) or count < 1:
+            if not isinstance(count, int | np.integer) or count < 1:
                 raise ValueError(f"{name} is {count!r}; expected a positive whole number")
         if not eps > 0:
             raise ValueError(f"eps is {eps}; expected a positive number")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from proximo.agents.checks import check_for_correct_spaces
 from proximo.agents.on_policy import set_random_seed
@@ -25,6 +27,7 @@ from proximo.rllte.xploit.policy.actor_critic import HousePolicy
 from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rllte.xploit.policy.distributions import adapt_distribution
 from proximo.rllte.xploit.storage.rollout_storage import VanillaRolloutStorage
+from proximo.rllte.xplore.distribution.base import BaseDistribution
 from proximo.rollout.storage import allocate_observations
 from proximo.training.loggers import Logger, announce
 from proximo.training.run_folder import file_name, make_unique_folder
@@ -100,12 +103,13 @@ class BaseAgent(ABC):
                 "or freeze(); make a new agent"
             )
         # nothing changes before everything has been checked
+        _check_objects(network | {"storage": storage, "augmentation": augmentation, "reward": reward})
         if policy is not None:
             self._check_policy(policy)
         if storage is not None:
             self._check_storage(storage)
         adapt_distribution(distribution, self.action_space)
-        _check_callable("augmentation", augmentation, augmentation, "a function of a batch of observations")
+        self._check_augmentation(augmentation)
         _check_callable("reward", reward, getattr(reward, "compute", None), "a reward with compute(samples, sync)")
         encoder = self.encoder if encoder is None else encoder
         policy = self.policy if policy is None else policy
@@ -159,6 +163,19 @@ class BaseAgent(ABC):
             raise TypeError(
                 f"{type(storage).__name__} overrides add(), which training does not call: rollouts are collected into "
                 "storage.buffer at once; override compute_returns_and_advantages() or sample()"
+            )
+
+    def _check_augmentation(self, augmentation: Any) -> None:
+        """Raise when an augmentation changes the shape of the observations, which the encoder reads."""
+        _check_callable("augmentation", augmentation, augmentation, "a function of a batch of observations")
+        if augmentation is None or not isinstance(self.observation_space, spaces.Box):
+            return
+        batch = torch.zeros(2, *self.observation_space.shape)
+        shape = tuple(augmentation(batch).shape)
+        if shape != batch.shape:
+            raise ValueError(
+                f"{type(augmentation).__name__} makes {shape[1:]} of observations of {self.observation_space.shape}; "
+                "choose its size so that the shape stays as it is"
             )
 
     def check(self) -> None:
@@ -284,6 +301,14 @@ def house_env(env: Any) -> VecEnv:
 def _check_kind(name: str, part: Any, kind: type) -> None:
     if not isinstance(part, kind):
         raise TypeError(f"{name} is {part!r:.80}; expected a subclass of {kind.__name__}")
+
+
+def _check_objects(parts: Mapping[str, Any]) -> None:
+    """Refuse a class where an object is meant; a distribution of torch may be given as its class."""
+    for name, part in parts.items():
+        if isinstance(part, type) and (name != "distribution" or issubclass(part, BaseDistribution)):
+            raise TypeError(f"{name} is the class {part.__name__}; pass an object of it, {part.__name__}(…)")
+    _check_callable("distribution", parts["distribution"], parts["distribution"], "a distribution")
 
 
 def _check_callable(name: str, part: Any, called: Any, expected: str) -> None:

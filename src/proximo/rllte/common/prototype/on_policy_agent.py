@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from proximo.rllte.xplore.shaping import IntrinsicReward
 from proximo.rollout.collector import Collector
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.evaluation import evaluate
+from proximo.training.freed_memory import freed_memory_kept
 from proximo.training.loggers import Logger, configure
 
 EPISODES = 10  # whose mean return and length are logged
@@ -116,6 +119,13 @@ class OnPolicyAgent(BaseAgent):
             return
         super()._compile()
 
+    def _require_rollout(self) -> None:
+        if not self._frozen or not self.storage.full:
+            raise ValueError(
+                f"{type(self).__name__}.update() trains on a full storage; call train(), or freeze() and "
+                f"{self.num_steps} times storage.add() first"
+            )
+
     def _batches(self) -> RolloutBuffer:
         """The storage's rollout as the house's learners read it."""
         if self.aug is None and not self._own_sampling():
@@ -150,24 +160,25 @@ class OnPolicyAgent(BaseAgent):
         self.logger = configure(self.work_dir, ["csv", "json"])
         clock = _Clock(self)
         try:
-            for update in range(updates):
-                if self.eval_env is not None and update % eval_interval == 0:
-                    self._log_evaluation(self.eval(num_eval_episodes))
-                self._set_learning_rates(1.0 - update / updates if anneal_lr else 1.0)
-                self.metrics = self._iterate()
-                clock.tick()
-                if update % log_interval == 0 or update == updates - 1:
-                    self._log_training(clock)
-                if (update + 1) % save_interval == 0 and update != updates - 1:
-                    self.save()
+            with freed_memory_kept():
+                for update in range(updates):
+                    if self.eval_env is not None and update % eval_interval == 0:
+                        self._log_evaluation(self.eval(num_eval_episodes))
+                    self._set_learning_rates(1.0 - update / updates if anneal_lr else 1.0)
+                    self.metrics = self._iterate()
+                    clock.tick()
+                    if update % log_interval == 0 or update == updates - 1:
+                        self._log_training(clock)
+                    if (update + 1) % save_interval == 0 and update != updates - 1:
+                        self.save()
             self.save()
         finally:
             self.logger.close()
             self.logger = Logger(None, [])
 
     def _count_updates(self, num_train_steps: float) -> int:
-        if not num_train_steps > 0:
-            raise ValueError(f"num_train_steps is {num_train_steps}; expected a positive number of steps")
+        if not isinstance(num_train_steps, Real) or not 0 < num_train_steps < math.inf:
+            raise ValueError(f"num_train_steps is {num_train_steps!r}; expected a positive number of steps")
         return max(1, int(num_train_steps // (self.num_steps * self.num_envs)))
 
     def _iterate(self) -> Metrics:
