@@ -170,7 +170,7 @@ class BaseAgent(ABC):
         _check_callable("augmentation", augmentation, augmentation, "a function of a batch of observations")
         if augmentation is None or not isinstance(self.observation_space, spaces.Box):
             return
-        batch = torch.zeros(2, *self.observation_space.shape)
+        batch = torch.zeros(2, *self.observation_space.shape, device=self.device)
         shape = tuple(augmentation(batch).shape)
         if shape != batch.shape:
             raise ValueError(
