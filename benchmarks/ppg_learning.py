@@ -161,7 +161,8 @@ Mean return over the last tenth of the training, with 95 % intervals over the se
 network, rollouts, learning rate and seeds. On the control tasks both do four epochs per rollout. On images (IMPALA's
 network with 8, 16 and 16 channels) PPO does three, and PPG one and its auxiliary phases, as in the paper. The published
 order on Procgen is PPG above PPO (0.757 against 0.587 of the normalised return) at 100 million steps; an hour on two
-cores shows only the beginning of that.
+cores shows only the beginning of that. A difference whose interval holds 0 is none that so few seeds can show; a run
+that never reaches Acrobot's goal stays at -500.
 
 {as_markdown(summary(runs))}
 
