@@ -137,6 +137,16 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
         ValueError,
         ["sequences", "66", "67"],
     ),
+    "no sequence of one step": (
+        lambda: A2C("MlpLstmPolicy", SpacesEnv(), n_steps=1),
+        ValueError,
+        ["sequences", "n_steps is 1", "2 or more"],
+    ),
+    "masks for continuous actions": (
+        lambda: MaskablePPO("MlpPolicy", SpacesEnv(VECTOR, VECTOR)),
+        ValueError,
+        ["masks", "discrete", "Box("],
+    ),
     "dict for MlpLstmPolicy": (
         lambda: ppo("MlpLstmPolicy", SpacesEnv(DICT)),
         ValueError,

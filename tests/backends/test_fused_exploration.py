@@ -57,6 +57,22 @@ def test_actions_are_mean_plus_latent_times_matrix(environments, net_arch, noise
         np.testing.assert_allclose(rollout.actions[step], means[step] + noise, atol=1e-4)
 
 
+def test_a_redraw_follows_deviations_that_somebody_changed():
+    policy = noisy_policy([12])
+    backend = make_backend(policy, sde_sample_freq=2)
+    rollout = empty_rollout(4, 400, policy, np.random.default_rng(0))
+    rollout.observations[:] = rollout.observations[0, 0]
+    backend.start_rollout(4, 400)
+    for step in range(4):
+        if step == 1:
+            with torch.no_grad():
+                policy.log_std += np.log(10.0)
+        backend.act(rollout.observations[step], rollout, step)
+    spread = rollout.actions.std(axis=1)
+    np.testing.assert_allclose(spread[1], spread[0], rtol=1e-5)
+    np.testing.assert_allclose(spread[2] / spread[0], 10.0, rtol=0.2)
+
+
 def test_without_a_frequency_one_matrix_lasts_a_rollout_and_the_next_has_another():
     policy = noisy_policy([12])
     backend = make_backend(policy)

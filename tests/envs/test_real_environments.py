@@ -225,6 +225,50 @@ class TestPyBullet:
         learn_a_little("MlpPolicy", env)
 
 
+class TestRememberedBulletFunctions:
+    @pytest.fixture
+    def quickened(self):
+        pytest.importorskip("pybullet_envs_gymnasium")
+        env = make_vec_env("HopperBulletEnv-v0", n_envs=1, seed=3)
+        env.reset()
+        yield env
+        env.close()
+
+    def test_steps_are_those_of_the_plain_environment(self, quickened):
+        plain = gym.make("HopperBulletEnv-v0")
+        plain.reset(seed=3)  # the first reset loads the robot, later ones only put it back
+        quickened.seed(3)
+        observations, (expected, _) = quickened.reset(), plain.reset(seed=3)
+        generator = np.random.default_rng(0)
+        for _ in range(60):  # over the end of an episode
+            np.testing.assert_array_equal(observations[0], expected)
+            action = generator.uniform(-1, 1, plain.action_space.shape).astype(np.float32)
+            observations, rewards, dones, _ = quickened.step(action[None])
+            expected, reward, terminated, truncated, _ = plain.step(action)
+            assert rewards[0] == np.float32(reward)
+            assert dones[0] == (terminated or truncated)
+            if dones[0]:
+                expected, _ = plain.reset()
+        plain.close()
+
+    def test_a_function_is_looked_up_once(self, quickened):
+        client = quickened.get_attr("_p")[0]
+        quickened.step(np.zeros((1, 3), np.float32))
+        assert client.getLinkState is client.getLinkState
+
+    def test_a_closed_connection_reaches_no_other(self, quickened):
+        import pybullet
+
+        client = quickened.get_attr("_p")[0]
+        assert client.getNumBodies() > 0
+        assert "getNumBodies" in vars(client)
+        quickened.envs[0].unwrapped.close()
+        with gym.make("HopperBulletEnv-v0") as other:  # whose connection takes the free number
+            other.reset()
+            with pytest.raises(pybullet.error, match="Not connected"):
+                client.getJointInfo(0, 0)
+
+
 class TestMiniGrid:
     @pytest.fixture(autouse=True)
     def _installed(self):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite
 from proximo.agents.ppo import PPO
 from proximo.networks.maskable import MASKABLE_POLICY_ALIASES
+from proximo.rollout.masks import required_mask_groups
 
 
 class MaskablePPO(PPO):
@@ -18,6 +19,10 @@ class MaskablePPO(PPO):
 
     run_name: ClassVar[str] = "MaskablePPO"
     policy_aliases: ClassVar[Any] = {**PPO.policy_aliases, **MASKABLE_POLICY_ALIASES}
+
+    def _check_spaces(self) -> None:
+        super()._check_spaces()
+        required_mask_groups(self.action_space)
 
     def learn(  # type: ignore[override] # sb3-contrib has the last two arguments in this order
         self,

@@ -193,9 +193,13 @@ class OnPolicyAlgorithm(ABC):
 
     def _sequence_length(self) -> int:
         """Steps per training sequence of a policy with memory: the longest that divides n_steps and fits a batch."""
+        if self.n_steps < 2:
+            raise ValueError(
+                "a policy with memory trains on sequences, but n_steps is 1; choose 2 or more, such as 128"
+            )
         limit = min(self.n_steps, getattr(self, "batch_size", self.n_steps))
         length = max(divisor for divisor in range(1, limit + 1) if self.n_steps % divisor == 0)
-        if length == 1 and self.n_steps > 1:
+        if length == 1:
             raise ValueError(
                 f"a policy with memory trains on sequences, but no length from 2 to batch_size {limit} divides "
                 f"n_steps {self.n_steps}; choose batch_size {self.n_steps}, or n_steps with smaller divisors"

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
 from proximo.envs.action_masker import EXPECTED_METHOD_NAME, MaskRows
+from proximo.envs.bullet import remember_bullet_functions
 from proximo.envs.state import get_environment_state, has_environment_state, set_environment_state
 from proximo.envs.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, copy_observation
 from proximo.functional.spaces import NestedObservation, Space, check_for_nested_spaces, is_nested
@@ -137,6 +138,7 @@ class DummyVecEnv(BufferedVecEnv):
         with self._blame(index):
             given = {"options": options} if options else {}
             observation, self.reset_infos[index] = self.envs[index].reset(seed=seed, **given)
+            remember_bullet_functions(self.envs[index])
             self._write(index, observation)
 
     def step_async(self, actions: Any) -> None:
@@ -230,15 +232,6 @@ class DummyVecEnv(BufferedVecEnv):
     def share_masks(self, rows: Array) -> None:
         """Write masks [env, mask] into these rows from now on."""
         self._mask_rows().bind(rows)
-
-    def get_state(self, inner: bool = True) -> dict[str, Any]:
-        latest = {"observations": copy_observation(self._buffers.observations)} if inner else {}
-        return super().get_state(inner) | latest
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        super().set_state(state)
-        if state:
-            self._buffers.load_observations(state["observations"])
 
     def environment_states(self) -> list[Any]:
         return self._each(None, get_environment_state)

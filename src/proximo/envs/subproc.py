@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -220,15 +220,6 @@ class SubprocVecEnv(BufferedVecEnv):
     def _share_masks(self, masks: Array) -> Array:
         shared = self._pool.share("share_masks", SharedArrays.create({"action_masks": (masks.shape, masks.dtype)}))
         return shared.arrays["action_masks"]
-
-    def get_state(self, inner: bool = True) -> dict[str, Any]:
-        latest = {"observations": copy_observation(self._buffers.observations)} if inner else {}
-        return super().get_state(inner) | latest
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        super().set_state(state)
-        if state:
-            self._buffers.load_observations(state["observations"])
 
     def environment_states(self) -> list[Any]:
         parts = self._ask_for_state([Call("call_for_state", ("environment_states",))] * len(self._pool.handles))

@@ -5,23 +5,28 @@ from __future__ import annotations
 from proximo.data import Array
 from proximo.envs.vec_env import VecEnv
 from proximo.functional.actions import mask_groups, rows_without_choice
+from proximo.functional.spaces import Space
+
+
+def required_mask_groups(space: Space) -> list[int]:
+    """Sizes of the groups of a mask for these actions; an error where there is nothing to choose from."""
+    if not (groups := mask_groups(space)):
+        raise ValueError(f"action masks need discrete choices, this environment takes {space}")
+    return groups
 
 
 class MaskReader:
     """Asks the environments which actions are allowed now, and refuses masks that allow nothing."""
 
     def __init__(self, env: VecEnv) -> None:
-        groups = mask_groups(env.action_space)
-        if not groups:
-            raise ValueError(f"action masks need discrete choices, this environment takes {env.action_space}")
+        self._groups = required_mask_groups(env.action_space)
         if not env.has_attr("action_masks"):
             raise ValueError(
                 "the environments have no method action_masks(); define it, or wrap each one in "
                 "ActionMasker(env, function)"
             )
         self.env = env
-        self.width = sum(groups)
-        self._groups = groups
+        self.width = sum(self._groups)
 
     def read(self, step: int) -> Array:
         """[env, mask] bool, true where an action is allowed."""

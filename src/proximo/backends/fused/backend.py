@@ -78,6 +78,7 @@ class FusedBackend:
         self._action_dtype = stored_action_dtype(policy.action_space)
         self._action_size = get_action_dim(policy.action_space)
         self._action_shape = policy.action_space.shape or ()
+        self._seen_log_std = self._found_deviations = np.empty(0, np.float32)
         self._samples = 0
         self._threads = RoleThreads(threads)
         self._update.bind("barrier", self._threads.barrier)
@@ -93,7 +94,18 @@ class FusedBackend:
         if self._noise is None:
             target.draw(self._head, self.generator)
         else:
-            target.draw_matrices(self._noise.get_std(self.policy.log_std.detach()).numpy(), self.generator)
+            target.draw_matrices(self._deviations(self._noise), self.generator)
+
+    def _deviations(self, noise: StateDependentNoiseDistribution) -> Array:
+        """Of the noise matrices, [action, latent]. Found anew only when log σ has changed, not at every redraw.
+
+        PyTorch may run its exponential in several threads, which stay awake and take the workers' cores for a while.
+        """
+        log_std = self.policy.log_std.detach()
+        if not np.array_equal(log_std.numpy(), self._seen_log_std):
+            self._seen_log_std = log_std.numpy().copy()
+            self._found_deviations = np.ascontiguousarray(noise.get_std(log_std).numpy().T)
+        return self._found_deviations
 
     def _new_target(self, steps: int, environments: int) -> ActionTarget:
         latents = None if self._noise is None else self._noise.latent_sde_dim

@@ -188,9 +188,9 @@ class ActionTarget(Structure):
             generator.random(out=self.noise, dtype=np.float32)
 
     def draw_matrices(self, deviations: Array, generator: np.random.Generator) -> None:
-        """Fresh noise matrices for state-dependent exploration; their ``deviations`` are [latent, action]."""
+        """Fresh noise matrices for state-dependent exploration; their ``deviations`` are [action, latent]."""
         generator.standard_normal(out=self.normals, dtype=np.float32)
-        np.multiply(self.normals, deviations.T, out=self.matrices[..., : self.normals.shape[-1]])
+        np.multiply(self.normals, deviations, out=self.matrices[..., : self.normals.shape[-1]])
 
 
 class UpdatePlan(Structure):
