@@ -7,7 +7,7 @@ An observation is one array, or a dictionary of arrays for a ``Dict`` space.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ Observation: TypeAlias = Array | dict[str, Array]
 TensorObservation: TypeAlias = torch.Tensor | dict[str, torch.Tensor]
 Info: TypeAlias = dict[str, Any]
 Schedule: TypeAlias = Callable[[float], float]  # progress remaining, 1 → 0
+State: TypeAlias = tuple[torch.Tensor, ...]  # each [layer, env, hidden]: (hidden, cell) of an LSTM, (hidden,) of a GRU
 
 
 def observation_rows(observation: Observation, index: Any) -> Observation:
@@ -45,6 +46,23 @@ class StepArrays(NamedTuple):
     valid: Array | None = None  # [env] bool; False where the step only reset the environment (the action was ignored)
 
 
+class RNNStates(NamedTuple):
+    """The memory of policy and value network."""
+
+    pi: State
+    vf: State
+
+    def parts(self) -> list[torch.Tensor]:
+        return [*self.pi, *self.vf]
+
+    def shapes(self) -> list[torch.Size]:
+        return [part.shape for part in self.parts()]
+
+    def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> RNNStates:
+        """The same with each part replaced."""
+        return RNNStates(tuple(map(function, self.pi)), tuple(map(function, self.vf)))
+
+
 @dataclass
 class Rollout:
     """``time`` steps of ``env`` environments under one policy."""
@@ -64,9 +82,7 @@ class Rollout:
     valid: Array | None = None  # [time, env] bool; None when every row is a real step
     action_masks: Array | None = None  # [time, env, mask] bool: true where an action is allowed
     sequence_length: int = 0  # steps per training sequence of a policy with memory; 0 for one without
-    states: list[Array] = field(
-        default_factory=list
-    )  # its memory where sequences begin: [sequence, layer, env, hidden]
+    states: RNNStates | None = None  # its memory where sequences begin, each part [sequence, layer, env, hidden]
 
     @property
     def steps(self) -> int:
@@ -95,8 +111,13 @@ class Minibatch(NamedTuple):
     action_masks: torch.Tensor | None = None  # [batch, mask]
     # for a policy with memory, whose batches are whole sequences: [sequence · time, …]
     episode_starts: torch.Tensor | None = None  # [batch]
-    states: list[torch.Tensor] | None = None  # what the sequences begin with, each [layer, sequence, hidden]
+    lstm_states: RNNStates | None = None  # what the sequences begin with, each part [layer, sequence, hidden]
     valid: torch.Tensor | None = None  # [batch] bool: rows that train
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """[batch] float: 1 for rows that train, as sb3-contrib has it."""
+        return torch.ones_like(self.advantages) if self.valid is None else self.valid.to(self.advantages.dtype)
 
 
 Metrics: TypeAlias = dict[str, float]

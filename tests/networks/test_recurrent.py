@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from proximo.data import RNNStates
 from proximo.networks.recurrent import (
     GruActorCriticPolicy,
     GruMultiInputActorCriticPolicy,
     RecurrentActorCriticPolicy,
-    RNNStates,
     cut_at_starts,
     forget,
     run_sequences,
@@ -153,9 +153,8 @@ def test_policy_step_by_step_equals_whole_sequences(name: str) -> None:
 
     starts = torch.rand(sequences, time, generator=torch.Generator().manual_seed(1)) < 0.3
     states = policy.initial_states(sequences)
-    first = [torch.randn_like(part) for part in (*states.pi, *(states.vf if not policy.shared_lstm else ()))]
-    first += first if policy.shared_lstm else []
-    begin = states = policy.states_from_parts(first)
+    states = states.map(torch.randn_like)
+    begin = states = RNNStates(states.pi, states.pi) if policy.shared_lstm else states
     stepped: list[list[torch.Tensor]] = []
     with torch.no_grad():
         for step in range(time):
@@ -188,13 +187,6 @@ def test_predict_remembers_until_an_episode_starts(name: str) -> None:
     action, alone = policy.predict(observations[4][1], None, deterministic=True)
     assert action.shape == ()
     np.testing.assert_allclose(alone[0], fresh[0][:, 1:], atol=1e-6)
-
-
-def test_selecting_environments() -> None:
-    states = RNNStates((torch.arange(6.0).view(1, 3, 2),), ())
-    chosen = states.select(torch.tensor([2, 0]))
-    assert chosen.pi[0].tolist() == [[[4.0, 5.0], [0.0, 1.0]]]
-    assert chosen.vf == ()
 
 
 BAD = {

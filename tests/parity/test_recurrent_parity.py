@@ -15,9 +15,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv as OracleVecEnv
 from torch.nn import functional
 
 from proximo import PPO, RecurrentPPO
+from proximo.data import RNNStates
 from proximo.envs import DummyVecEnv
 from proximo.networks import recurrent as policies
-from proximo.networks.recurrent import RNNStates
 
 from .conftest import RandomEnv
 
@@ -290,8 +290,8 @@ def fill(ours: PPO, oracle: OracleRecurrentPPO, seed: int) -> None:
         starts, states = random.random(ENVIRONMENTS) < 0.2, after
     oracle.rollout_buffer.compute_returns_and_advantage(torch.zeros(ENVIRONMENTS, 1), starts)
     ours.rollout_buffer.compute_returns_and_advantage(torch.zeros(ENVIRONMENTS), starts)
-    parts = [(*state.pi, *(() if ours.policy.critic is not None else state.vf)) for state in kept]
-    rollout.states = [np.stack([np.asarray(part)]) for part in parts[0]]  # one sequence: what it begins with
+    begin = RNNStates(kept[0].pi, () if ours.policy.critic is not None else kept[0].vf)
+    rollout.states = begin.map(lambda part: part[None])  # one sequence
 
 
 @pytest.mark.parametrize(("action_space", "arguments"), UPDATES.values(), ids=UPDATES)

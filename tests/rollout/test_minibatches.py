@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from proximo.data import Minibatch, Rollout
+from proximo.data import Minibatch, RNNStates, Rollout
 from proximo.rollout.minibatches import (
     epoch_minibatches,
     keep_valid,
@@ -37,8 +37,8 @@ def make_rollout(length: int = 0) -> Rollout:
     if length:
         # one layer, one number: 100 · chunk + environment; and a second part with the sign turned
         chunks = np.arange(STEPS // length)
-        part = (100.0 * chunks[:, None, None, None] + np.arange(ENVIRONMENTS)[:, None]).astype(np.float32)
-        rollout.states = [part, -part]
+        part = torch.tensor(100.0 * chunks[:, None, None, None] + np.arange(ENVIRONMENTS)[:, None])
+        rollout.states = RNNStates((part,), (-part,))
     return rollout
 
 
@@ -60,7 +60,7 @@ def test_rows_in_the_given_order() -> None:
     assert batches[1].actions.tolist() == [[1], [1]]
     assert batches[1].action_masks.tolist() == [[False, True], [False, True]]
     assert batches[0].episode_starts is None
-    assert batches[0].states is None
+    assert batches[0].lstm_states is None
 
 
 def test_sequences_of_two_steps() -> None:
@@ -72,9 +72,9 @@ def test_sequences_of_two_steps() -> None:
     assert numbers_of(first) == [20.0, 30.0, 1.0, 11.0]
     assert numbers_of(second) == [22.0, 32.0]
     assert first.episode_starts.tolist() == [False, True, True, False]
-    assert [part.flatten().tolist() for part in first.states] == [[100.0, 1.0], [-100.0, -1.0]]
-    assert [part.flatten().tolist() for part in second.states] == [[102.0], [-102.0]]
-    assert first.states[0].shape == (1, 2, 1)
+    assert [part.flatten().tolist() for part in first.lstm_states.parts()] == [[100.0, 1.0], [-100.0, -1.0]]
+    assert [part.flatten().tolist() for part in second.lstm_states.parts()] == [[102.0], [-102.0]]
+    assert first.lstm_states.pi[0].shape == (1, 2, 1)
     assert first.action_masks.tolist() == [[True, True], [True, True], [False, True], [False, True]]
 
 
@@ -94,11 +94,12 @@ def test_as_many_whole_sequences_as_fit(length: int, batch_size: int, sizes: lis
 def test_states_of_several_layers() -> None:
     """[sequence, layer, env, hidden] → [layer, sequence, hidden] of the chosen sequences."""
     rollout = make_rollout(length=2)
-    states = np.arange(2 * 2 * ENVIRONMENTS * 3, dtype=np.float32).reshape(2, 2, ENVIRONMENTS, 3)
-    rollout.states = [states]
+    states = torch.arange(2.0 * 2 * ENVIRONMENTS * 3).reshape(2, 2, ENVIRONMENTS, 3)
+    rollout.states = RNNStates((states,), ())
     (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, np.array([4, 2]), 4)
-    assert np.array_equal(batch.states[0][:, 0].numpy(), states[1, :, 1])
-    assert np.array_equal(batch.states[0][:, 1].numpy(), states[0, :, 2])
+    assert batch.lstm_states.pi[0][:, 0].equal(states[1, :, 1])
+    assert batch.lstm_states.pi[0][:, 1].equal(states[0, :, 2])
+    assert batch.lstm_states.vf == ()
 
 
 def test_rows_that_train() -> None:
@@ -108,9 +109,10 @@ def test_rows_that_train() -> None:
     assert rollout.sample_indices().tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
     (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, np.arange(3), 12)
     assert batch.valid.tolist() == [True, False, True, True, True, True, True, True, True, True, True, False]
+    assert batch.mask.tolist() == batch.valid.float().tolist()
     kept = keep_valid(batch)
     assert numbers_of(kept) == [0.0, 20.0, 30.0, 1.0, 11.0, 21.0, 31.0, 2.0, 12.0, 22.0]
-    assert kept.states is batch.states  # they belong to sequences, not to rows
+    assert kept.lstm_states is batch.lstm_states  # they belong to sequences, not to rows
     rollout.valid[:] = True
     (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, np.arange(3), 12)
     assert keep_valid(batch) is batch
@@ -140,7 +142,7 @@ def test_buffer_gives_rows_or_sequences(length: int) -> None:
     batches = list(buffer.get(4))
     assert [len(batch.actions) for batch in batches] == [4, 4, 4]
     for batch in batches:
-        assert (batch.states is not None) is bool(length)
+        assert (batch.lstm_states is not None) is bool(length)
         if length:
             numbers: list[Any] = numbers_of(batch)
             assert [b - a for a, b in zip(numbers[::2], numbers[1::2], strict=True)] == [10.0, 10.0]

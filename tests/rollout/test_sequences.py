@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ from proximo.envs import DummyVecEnv
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.recurrent import RecurrentActorCriticPolicy
 from proximo.rollout.minibatches import keep_valid, on_device, sequence_minibatches
+from proximo.rollout.recurrent_storage import RecurrentRolloutBuffer
 
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size .* does not divide")
 
@@ -163,8 +165,8 @@ def test_training_sees_what_the_rollout_saw(
     whole = on_device(rollout, torch.device("cpu"))
     chunks = rollout.steps // rollout.sequence_length
     assert chunks == -(-STEPS // arguments["batch_size"])
-    assert all(part.shape[0] == chunks for part in rollout.states)
-    assert any(np.abs(part).max() > 1e-3 for part in rollout.states)
+    assert all(part.shape[0] == chunks for part in rollout.states.parts())
+    assert any(part.abs().max() > 1e-3 for part in rollout.states.parts())
     seen = 0
     order = np.random.default_rng(0).permutation(chunks * 3)
     with torch.no_grad():
@@ -211,11 +213,17 @@ def test_another_model_may_have_memory_too() -> None:
         assert isinstance(model.policy, RecurrentActorCriticPolicy)
         assert model.num_timesteps == 24
         rollouts.append(model.rollout_buffer.rollout)
-    assert all(rollout.sequence_length == 4 and len(rollout.states) == 4 for rollout in rollouts)
+    assert all(rollout.sequence_length == 4 and len(rollout.states.parts()) == 4 for rollout in rollouts)
+
+
+def test_a_buffer_for_states_of_another_shape_is_refused() -> None:
+    spaces_of = gym.make("CartPole-v1")
+    with pytest.raises(ValueError, match=r"hidden_state_shape is \(8, 1, 3, 4\), expected \(8, layers, 2, hidden\)"):
+        RecurrentRolloutBuffer(8, spaces_of.observation_space, spaces_of.action_space, (8, 1, 3, 4), n_envs=2)
 
 
 @pytest.mark.parametrize(
-    ("n_steps", "batch_size", "length"), [(128, 128, 128), (128, 64, 64), (96, 64, 48), (12, 256, 12), (1, 4, 1)]
+    ("n_steps", "batch_size", "length"), [(128, 128, 128), (128, 64, 64), (96, 64, 48), (12, 256, 12), (2, 4, 2)]
 )
 def test_length_of_a_sequence(n_steps: int, batch_size: int, length: int) -> None:
     model = PPO("MlpLstmPolicy", DummyVecEnv(factories()), n_steps=n_steps, batch_size=batch_size, policy_kwargs=MEMORY)

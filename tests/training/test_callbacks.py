@@ -86,7 +86,18 @@ def test_lists_and_events_call_their_children_as_sb3_does():
 
 
 def test_users_read_the_variables_of_the_training_loop():
-    names = ("infos", "dones", "rewards", "actions", "clipped_actions", "values", "log_probs", "new_obs", "n_steps")
+    names = (
+        "infos",
+        "dones",
+        "rewards",
+        "actions",
+        "clipped_actions",
+        "values",
+        "log_probs",
+        "new_obs",
+        "n_steps",
+        "obs_tensor",
+    )
     shapes = {}
 
     def look(locals_, globals_):

@@ -39,6 +39,7 @@ from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 from proximo.rollout.collector import Collector, RewardShaper
 from proximo.rollout.masks import MaskReader
+from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import RolloutBuffer, is_stock
 from proximo.training.callbacks import BaseCallback, CallbackList, ProgressBarCallback, as_callback
 from proximo.training.config import OnPolicyConfig
@@ -197,11 +198,11 @@ class OnPolicyAlgorithm(ABC):
             raise ValueError(
                 "a policy with memory trains on sequences, but n_steps is 1; choose 2 or more, such as 128"
             )
-        limit = min(self.n_steps, getattr(self, "batch_size", self.n_steps))
-        length = max(divisor for divisor in range(1, limit + 1) if self.n_steps % divisor == 0)
+        batch_size = getattr(self, "batch_size", self.n_steps)
+        length = longest_sequence(self.n_steps, batch_size)
         if length == 1:
             raise ValueError(
-                f"a policy with memory trains on sequences, but no length from 2 to batch_size {limit} divides "
+                f"a policy with memory trains on sequences, but no length from 2 to batch_size {batch_size} divides "
                 f"n_steps {self.n_steps}; choose batch_size {self.n_steps}, or n_steps with smaller divisors"
             )
         return length

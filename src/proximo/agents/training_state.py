@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from proximo.backends.torch_autograd import TorchBackend
+from proximo.data import RNNStates
 from proximo.envs.plain import set_space_states, space_states
 from proximo.envs.vec_env import copy_observation
 from proximo.errors import ModelFileError, NonFiniteError, ProximoError
-from proximo.networks.recurrent import RNNStates
 from proximo.training.callback_base import BaseCallback, callback_states, restore_callback_states
 from proximo.training.loggers import Logger
 

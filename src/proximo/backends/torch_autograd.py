@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proximo.data import Array, Observation, Rollout
+from proximo.data import Array, Observation, RNNStates, Rollout
 from proximo.errors import NonFiniteError
 from proximo.functional.spaces import obs_as_tensor
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters
-from proximo.networks.recurrent import RecurrentActorCriticPolicy, RNNStates
+from proximo.networks.recurrent import RecurrentActorCriticPolicy
 
 
 class TorchBackend:
@@ -51,7 +51,7 @@ class TorchBackend:
         if self.states is None:
             actions, values, log_probs = self.policy(tensors, **options)
         else:
-            self._keep_states(rollout, step)
+            self._keep_states(self.states, rollout, step)
             starts = torch.as_tensor(rollout.episode_starts[step], device=self.policy.device)
             actions, values, log_probs, self.states = self.policy(tensors, self.states, starts, **options)
         rollout.values[step] = values.flatten().cpu().numpy()
@@ -60,15 +60,15 @@ class TorchBackend:
         rollout.actions[step] = chosen.reshape(rollout.actions.shape[1:])
         return self.policy.bound_actions(chosen)
 
-    def _keep_states(self, rollout: Rollout, step: int) -> None:
+    @staticmethod
+    def _keep_states(states: RNNStates, rollout: Rollout, step: int) -> None:
         """Store what is remembered where a training sequence begins."""
-        parts = [*self.states.pi, *self.states.vf]  # type: ignore[union-attr]
-        if len(rollout.states) != len(parts):
+        if step == 0:
             sequences = rollout.steps // rollout.sequence_length
-            rollout.states = [np.zeros((sequences, *part.shape), np.float32) for part in parts]
-        if step % rollout.sequence_length == 0:
-            for memory, part in zip(rollout.states, parts, strict=True):
-                memory[step // rollout.sequence_length] = part.cpu().numpy()
+            rollout.states = states.map(lambda part: torch.zeros(sequences, *part.shape))
+        if step % rollout.sequence_length == 0 and rollout.states is not None:
+            for memory, part in zip(rollout.states.parts(), states.parts(), strict=True):
+                memory[step // rollout.sequence_length] = part
 
     @torch.no_grad()
     def values(

@@ -21,7 +21,6 @@ from proximo.errors import NonFiniteError
 from proximo.functional.losses import LossTerms, UpdateSettings, actor_critic_loss
 from proximo.functional.statistics import explained_variance
 from proximo.networks.actor_critic import ActorCriticPolicy
-from proximo.networks.recurrent import RecurrentActorCriticPolicy
 from proximo.rollout.minibatches import epoch_minibatches, keep_valid, on_device
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
@@ -107,10 +106,9 @@ class PPOLearner:
         """Values, log-probabilities and entropies of the rows that train, [row] each."""
         actions = batch.actions.long().flatten() if self._discrete else batch.actions
         options = {} if batch.action_masks is None else {"action_masks": batch.action_masks}
-        if isinstance(self.policy, RecurrentActorCriticPolicy) and batch.states is not None:
-            states = self.policy.states_from_parts(batch.states)
-            starts = batch.episode_starts
-            found = self.policy.evaluate_actions(batch.observations, actions, states, starts, **options)  # type: ignore[arg-type]
+        if batch.lstm_states is not None:
+            memory = batch.lstm_states, batch.episode_starts
+            found = self.policy.evaluate_actions(batch.observations, actions, *memory, **options)  # type: ignore[arg-type, call-arg]
         else:
             found = self.policy.evaluate_actions(batch.observations, actions, **options)
         values, log_prob, entropy = found

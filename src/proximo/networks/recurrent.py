@@ -6,22 +6,20 @@ through the recurrent layer in one call, each from its own initial state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proximo.data import Array, Observation, Schedule, TensorObservation
+from proximo.data import Array, Observation, RNNStates, Schedule, State, TensorObservation
 from proximo.files.encoding import register_class
 from proximo.functional.actions import first_action
 from proximo.functional.distributions import Distribution
 from proximo.functional.spaces import Space
 from proximo.networks.actor_critic import ActorCriticPolicy, BasePolicy, RecurrentState, zero_learning_rate
 from proximo.networks.encoders import CombinedExtractor, MlpExtractor, NatureCNN
-
-State = tuple[Tensor, ...]  # each [layer, env, hidden]: (hidden, cell) of an LSTM, (hidden,) of a GRU
 
 
 def parts_of_state(layer: nn.Module) -> int:
@@ -114,20 +112,6 @@ def _run_pieces(layer: nn.LSTM | nn.GRU, inputs: Tensor, state: State, pieces: P
     return outputs[pieces.position, pieces.piece]
 
 
-class RNNStates(NamedTuple):
-    """The memory of policy and value network."""
-
-    pi: State
-    vf: State
-
-    def shapes(self) -> list[torch.Size]:
-        return [part.shape for part in (*self.pi, *self.vf)]
-
-    def select(self, index: Tensor | slice) -> RNNStates:
-        """The states of some environments."""
-        return RNNStates(tuple(part[:, index] for part in self.pi), tuple(part[:, index] for part in self.vf))
-
-
 class RecurrentActorCriticPolicy(ActorCriticPolicy):
     """An actor-critic with memory: ``features → lstm → mlp_extractor → heads``.
 
@@ -189,11 +173,6 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         actor = zero_state(self.lstm_actor, environments)
         critic = () if self.critic is not None else actor if self.lstm_critic is None else None
         return RNNStates(actor, zero_state(self.lstm_critic, environments) if critic is None else critic)  # type: ignore[arg-type]
-
-    def states_from_parts(self, parts: Sequence[Tensor]) -> RNNStates:
-        """States that were stored as one list, those of the policy first."""
-        count = parts_of_state(self.lstm_actor)
-        return RNNStates(tuple(parts[:count]), tuple(parts[count:]))
 
     def _pair_of_features(self, obs: TensorObservation) -> tuple[Tensor, Tensor]:
         features = self.extract_features(obs)

@@ -12,7 +12,7 @@ import torch
 from proximo.backends.base import Backend
 from proximo.data import Array, Info, Observation, Rollout, StepArrays, observation_rows
 from proximo.envs.vec_env import VecEnv, arrays_from_step, copy_observation
-from proximo.functional.spaces import get_obs_shape
+from proximo.functional.spaces import get_obs_shape, obs_as_tensor
 from proximo.functional.statistics import check_finite_rollout, check_finite_row
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.non_finite import BrokenSteps
@@ -101,6 +101,7 @@ class Collector:
         rollout = buffer.rollout
         return arrays_from_step(observations, rewards, dones, infos), {
             "n_steps": step,
+            "obs_tensor": obs_as_tensor(observation_rows(rollout.observations, step), torch.device("cpu")),
             "actions": rollout.actions[step],
             "clipped_actions": actions,
             "values": torch.from_numpy(rollout.values[step]).unsqueeze(1),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,14 +59,23 @@ def take(batch: Minibatch, indices: torch.Tensor) -> Minibatch:
     def pick(value: TensorObservation | None) -> TensorObservation | None:
         return None if value is None else take_observations(value, indices)
 
-    states = batch.states  # belong to sequences, not to rows
-    return Minibatch(*(pick(value) for value in batch._replace(states=None)))._replace(states=states)  # type: ignore[arg-type]
+    rows: list[Any] = [pick(value) for value in batch._replace(lstm_states=None)]  # type: ignore[arg-type]
+    return Minibatch(*rows)._replace(lstm_states=batch.lstm_states)  # these belong to sequences, not to rows
 
 
 def minibatches(whole: Minibatch, order: NDArray[np.int64], batch_size: int) -> Iterator[Minibatch]:
     """Consecutive pieces of ``order`` (row indices into the whole rollout); the last may be shorter."""
     for indices in torch.as_tensor(order, device=whole.actions.device).split(batch_size):
         yield take(whole, indices)
+
+
+def longest_sequence(steps: int, batch_size: int) -> int:
+    """The longest training sequence that divides a rollout and fits a minibatch.
+
+    >>> longest_sequence(96, 64)
+    48
+    """
+    return max(length for length in range(1, min(steps, batch_size) + 1) if steps % length == 0)
 
 
 def sequence_minibatches(
@@ -79,13 +90,20 @@ def sequence_minibatches(
     starts = _flat(rollout.episode_starts, device)
     valid = None if rollout.valid is None else _flat(rollout.valid, device)
     whole = whole._replace(episode_starts=starts, valid=valid)
-    states = [torch.as_tensor(part, device=device) for part in rollout.states]
+    if rollout.states is None:
+        raise ValueError("the rollout has sequences, but not the memory that they begin with (rollout.states)")
+    states = rollout.states.map(lambda part: part.to(device))
     within = torch.arange(length, device=device) * environments
     for sequences in torch.as_tensor(order, device=device).split(max(1, batch_size // length)):
         chunks, columns = sequences // environments, sequences % environments
         rows = (chunks * length * environments + columns).unsqueeze(1) + within  # [sequence, time]
-        beginning = [part[chunks, :, columns].transpose(0, 1).contiguous() for part in states]
-        yield take(whole, rows.flatten())._replace(states=beginning)
+        beginning = states.map(partial(_of_sequences, chunks=chunks, columns=columns))
+        yield take(whole, rows.flatten())._replace(lstm_states=beginning)
+
+
+def _of_sequences(part: torch.Tensor, chunks: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """[chunk, layer, env, hidden] → [layer, sequence, hidden]"""
+    return part[chunks, :, columns].transpose(0, 1).contiguous()
 
 
 def epoch_minibatches(

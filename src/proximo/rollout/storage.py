@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from proximo.data import Array, Minibatch, Observation, Rollout
 from proximo.files.encoding import register_class
+from proximo.functional.actions import mask_groups
 from proximo.functional.advantages import estimate_advantages
 from proximo.functional.spaces import Space, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import get_device
@@ -145,8 +146,9 @@ class RolloutBuffer:
         episode_start: Array,
         value: torch.Tensor,
         log_prob: torch.Tensor,
+        action_masks: Array | None = None,
     ) -> None:
-        """Append one step of all environments."""
+        """Append one step of all environments; ``action_masks`` say which actions were allowed, all if None."""
         if self.full:
             raise ValueError(f"the buffer holds all of its {self.buffer_size} steps; call reset() before add()")
         step, rollout = self.pos, self.rollout
@@ -156,8 +158,16 @@ class RolloutBuffer:
         rollout.episode_starts[step] = episode_start
         rollout.values[step] = value.detach().cpu().numpy().reshape(-1)
         rollout.log_probs[step] = log_prob.detach().cpu().numpy().reshape(-1)
+        if action_masks is not None:
+            self._add_masks(action_masks)
         self.pos += 1
         self.full = self.pos == self.buffer_size
+
+    def _add_masks(self, masks: Array) -> None:
+        width, rollout = sum(mask_groups(self.action_space)), self.rollout
+        if rollout.action_masks is None:
+            rollout.action_masks = np.ones((self.buffer_size, self.n_envs, width), np.bool_)
+        rollout.action_masks[self.pos] = np.reshape(masks, (self.n_envs, width))
 
     def compute_returns_and_advantage(self, last_values: torch.Tensor, dones: Array) -> None:
         """Advantages of what :meth:`add` stored; an episode that starts at a step ended at the step before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proximo.agents.recurrent_ppo import RecurrentPPO
-from proximo.networks.recurrent import RNNStates
+from proximo.data import RNNStates
 from proximo.sb3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 
 __all__ = ["GymEnv", "MaybeCallback", "RNNStates", "RecurrentPPO", "Schedule"]

@@ -1,10 +1,10 @@
-"""Rollout buffers; one class stores masks, memory and Dict observations alike."""
+"""Rollout buffers with memory; one class stores plain and Dict observations."""
 
 from __future__ import annotations
 
-from proximo.networks.recurrent import RNNStates
-from proximo.rollout.storage import RolloutBuffer as RecurrentDictRolloutBuffer
-from proximo.rollout.storage import RolloutBuffer as RecurrentRolloutBuffer
+from proximo.data import RNNStates
+from proximo.rollout.recurrent_storage import RecurrentRolloutBuffer
+from proximo.rollout.recurrent_storage import RecurrentRolloutBuffer as RecurrentDictRolloutBuffer
 from proximo.sb3_contrib.common.recurrent.type_aliases import (
     RecurrentDictRolloutBufferSamples,
     RecurrentRolloutBufferSamples,

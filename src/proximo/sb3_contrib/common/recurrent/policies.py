@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from proximo.data import RNNStates
 from proximo.networks.recurrent import (
     RecurrentActorCriticCnnPolicy,
     RecurrentActorCriticPolicy,
     RecurrentMultiInputActorCriticPolicy,
-    RNNStates,
 )
 from proximo.sb3.common.type_aliases import Schedule
 

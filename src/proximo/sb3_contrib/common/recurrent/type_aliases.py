@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proximo.data import Minibatch as RecurrentDictRolloutBufferSamples
 from proximo.data import Minibatch as RecurrentRolloutBufferSamples
-from proximo.networks.recurrent import RNNStates
+from proximo.data import RNNStates
 from proximo.sb3.common.type_aliases import TensorDict
 
 __all__ = ["RNNStates", "RecurrentDictRolloutBufferSamples", "RecurrentRolloutBufferSamples", "TensorDict"]

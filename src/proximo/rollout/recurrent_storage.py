@@ -1,0 +1,64 @@
+"""A rollout buffer that users' own loops fill for a policy with memory, in the shape of sb3-contrib's.
+
+The house's own collector needs none: it stores what is remembered where sequences begin in ``rollout.states``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from proximo.data import Array, Minibatch, RNNStates
+from proximo.functional.spaces import Space
+from proximo.rollout.minibatches import longest_sequence
+from proximo.rollout.storage import RolloutBuffer
+
+
+class RecurrentRolloutBuffer(RolloutBuffer):
+    """Keeps an LSTM's memory before every step, [time, layer, env, hidden]; minibatches are whole sequences."""
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: Space,
+        action_space: Space,
+        hidden_state_shape: tuple[int, int, int, int],
+        device: torch.device | str = "auto",
+        gae_lambda: float = 1.0,
+        gamma: float = 0.99,
+        n_envs: int = 1,
+    ) -> None:
+        expected = f"({buffer_size}, layers, {n_envs}, hidden)"
+        if len(hidden_state_shape) != 4 or (hidden_state_shape[0], hidden_state_shape[2]) != (buffer_size, n_envs):
+            raise ValueError(
+                f"hidden_state_shape is {hidden_state_shape}, expected {expected}: a state for every step "
+                "of every environment"
+            )
+        self.hidden_state_shape = hidden_state_shape
+        super().__init__(buffer_size, observation_space, action_space, device, gae_lambda, gamma, n_envs)
+
+    def reset(self) -> None:
+        super().reset()
+        memories = (np.zeros(self.hidden_state_shape, np.float32) for _ in range(4))
+        self.hidden_states_pi, self.cell_states_pi, self.hidden_states_vf, self.cell_states_vf = memories
+
+    def add(self, *args: Any, lstm_states: RNNStates, **kwargs: Any) -> None:  # type: ignore[override]
+        """Append one step; ``lstm_states`` are what was remembered before it. A value may have no memory of its own."""
+        step = self.pos
+        super().add(*args, **kwargs)
+        for memory, part in zip(self._memories(), lstm_states.parts(), strict=False):
+            memory[step] = part.detach().cpu().numpy()
+
+    def get(self, batch_size: int | None = None) -> Iterator[Minibatch]:
+        batch_size = batch_size or self.buffer_size * self.n_envs
+        length = longest_sequence(self.buffer_size, batch_size)
+        hidden_pi, cell_pi, hidden_vf, cell_vf = (torch.from_numpy(memory[::length]) for memory in self._memories())
+        self.rollout.sequence_length = length
+        self.rollout.states = RNNStates((hidden_pi, cell_pi), (hidden_vf, cell_vf))
+        return super().get(batch_size)
+
+    def _memories(self) -> tuple[Array, Array, Array, Array]:
+        return self.hidden_states_pi, self.cell_states_pi, self.hidden_states_vf, self.cell_states_vf
