@@ -213,6 +213,43 @@ def test_masked_runs_mask_in_training_and_in_play(tmp_path, capsys, monkeypatch)
     assert sum(float(step.rewards[0]) for step in steps) == 30.0
 
 
+FRAGILE = '''
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Fragile(CartPoleEnv):
+    """Crashes at the 50th step of its life and shows NaN at the 70th."""
+
+    lived = 0
+
+    def step(self, action):
+        self.lived += 1
+        if self.lived == 50 and not self.np_random.integers(2):
+            raise RuntimeError("the simulator broke")
+        observation, *rest = super().step(action)
+        return (observation * np.nan if self.lived == 70 else observation), *rest
+
+
+gym.register("Fragile-v0", entry_point=Fragile, max_episode_steps=500)
+'''
+
+
+def test_a_training_outlives_failures_if_it_is_told_to(tmp_path, monkeypatch):
+    (tmp_path / "fragile.py").write_text(FRAGILE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = ["train", "fragile:Fragile-v0", "--envs", "4", "--steps", "1024", "--n-steps", "128", "--seed", "1",
+             "--eval-episodes", "0", "--checkpoint-mode", "off", "--workers"]  # fmt: skip
+    strict = run_proximo(*words, folder=tmp_path)
+    assert strict.returncode == 2
+    assert "the simulator broke" in strict.stderr
+    patient = run_proximo(*words, "--on-env-failure", "restart", "--on-non-finite", "skip", folder=tmp_path)
+    assert patient.returncode == 0, patient.stderr
+    assert "1,024 steps in" in patient.stdout
+    assert "the simulator broke" in patient.stderr  # a warning says what was made anew
+
+
 def test_interrupting_saves_what_there_is(tmp_path):
     command = [PROXIMO, "train", "CartPole-v1", "--steps", "100000000", "--seed", "1"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -255,7 +292,9 @@ def test_unknown_environment_is_one_line_with_near_matches(tmp_path):
         (["train", "CartPole-v1", "--gamma", "3"], "gamma is 3.0; expected a number from 0 to 1"),
         (["train", "CartPole-v1", "--policy-kwargs", "net_arc = [3]"], "net_arc"),
         (["train", "CartPole-v1", "--env-kwargs", "gravity = 3"], "the environment CartPole-v1 cannot be made"),
-        (["train", "no_such_package:Maze-v0"], "no_such_package"),
+        (["train", "no_such_package:Maze-v0"], "'no_such_package', and there is no module of that name"),
+        (["train", "no_such_package.maze:Maze-v0"], "PYTHONPATH=. for the working directory"),
+        (["train", "CartPole-v1", "--on-env-failure", "restart"], "give --workers too"),
         (["train", "CartPole-v1", "--device", "gpu"], "expected auto, cpu, cuda"),
         (["train", "CartPole-v1", "--algo", "maskable_ppo"], "have no method action_masks()"),
         (["train", "CartPole-v1", "--algo", "trpo", "--target-kl", "-1"], "target_kl is -1.0; expected a positive"),

@@ -366,12 +366,6 @@ def test_too_little_memory_is_said_before_it_is_taken(monkeypatch: pytest.Monkey
     assert not hasattr(phase, "returns")
 
 
-def test_free_memory_is_known_here() -> None:
-    free = phase_module.available_memory()
-    assert free is not None
-    assert free > 2**20
-
-
 def test_minibatches_hold_whole_rollouts_where_possible() -> None:
     phase = PhaseBuffer(2, 6, 4, VECTOR)
     phase.allocate()

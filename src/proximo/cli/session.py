@@ -39,7 +39,7 @@ def train(arguments: Train, config: RunConfig) -> int:
     """Train what ``config`` describes into a new run folder; returns the exit code."""
     # whatever can be refused is refused before a folder is made
     check_device(arguments.device)
-    env = make_environments(config, arguments.workers)
+    env = make_environments(config, arguments)
     try:
         model = make_model(
             config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
@@ -57,7 +57,7 @@ def resume(path: Path, arguments: Train, run: Run) -> int:
     folder = CheckpointFolder(run.folder.checkpoints)
     checkpoint = folder.checked(path) if path.is_file() else folder.newest()
     remove_leftovers(run.folder.path)
-    env = make_environments(run.config, arguments.workers)
+    env = make_environments(run.config, arguments)
     try:
         model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device)
         output().print(f"resuming from {escape(shown_path(checkpoint))}")
@@ -93,7 +93,8 @@ def check_device(device: str) -> None:
         raise ValueError(f"--device is {device!r}, no device of PyTorch; expected auto, cpu, cuda or cuda:1") from error
 
 
-def make_environments(config: RunConfig, workers: bool) -> VecEnv:
+def make_environments(config: RunConfig, arguments: Train) -> VecEnv:
+    workers = {"on_env_failure": arguments.on_env_failure} if arguments.workers else False
     try:
         return make_preset_env(config.preset, config.env, seed=config.seed, workers=workers)
     except ProximoError:
@@ -173,7 +174,13 @@ class Session:
         with StopOnSignal(self.checkpoints) as stop:
             callbacks: list[BaseCallback] = [stop] if self.checkpoints is None else [self.checkpoints, stop]
             try:
-                self.model.learn(steps, callback=callbacks, reset_num_timesteps=not continued, progress_bar=True)
+                self.model.learn(
+                    steps,
+                    callback=callbacks,
+                    reset_num_timesteps=not continued,
+                    progress_bar=True,
+                    on_non_finite=self.arguments.on_non_finite,
+                )
             except ProximoError:  # a failed environment, a NaN: the weights are those before it
                 self.model.save(self.run.folder.model)
                 raise

@@ -39,6 +39,7 @@ EXAMPLES = (
     "proximo train CartPole-v1 --algo a2c --use-rms-prop false",
     "proximo train HalfCheetah-v5 --preset none --envs 4 --workers --normalize true",
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
+    "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
 )
 
@@ -63,6 +64,10 @@ class Train:
     """Parallel environments."""
     workers: bool = False
     """Run the environments in worker processes: for those whose step takes longer than a message."""
+    on_env_failure: Literal["raise", "restart"] = "raise"
+    """What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made anew."""
+    on_non_finite: Literal["raise", "skip"] = "raise"
+    """What becomes of NaN and infinity in a step or an update: the training ends, or they are left out."""
     seed: Annotated[OptionalCount, default_is("a random one, which is written down")] = None
     """Seed of everything random."""
     until: Annotated[OptionalNumber, default_is("train once")] = None
@@ -113,7 +118,7 @@ def run(words: Sequence[str]) -> int:
 
 
 SESSION_FLAGS = (
-    "workers", "until", "eval_episodes", "video", "tensorboard", "device", "backend",
+    "workers", "on_env_failure", "on_non_finite", "until", "eval_episodes", "video", "tensorboard", "device", "backend",
     "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
@@ -180,6 +185,8 @@ def check_numbers(arguments: Train) -> None:
             raise ValueError(f"{flag} is {value}; expected at least {least}")
     if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
+    if arguments.on_env_failure == "restart" and not arguments.workers:
+        raise ValueError("--on-env-failure restart makes environments of worker processes anew: give --workers too")
     if arguments.checkpoint_mode == "boundary" and arguments.checkpoint_every is None:
         raise ValueError(
             "--checkpoint-mode boundary resets the environments at checkpoints: say when, in steps, with "

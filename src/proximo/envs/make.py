@@ -63,6 +63,7 @@ def make_env(env_id: str, **env_kwargs: Any) -> gym.Env[Any, Any]:
 def _require_known(env_id: str) -> None:
     """Raise ``ValueError`` with near matches for an id that nobody has registered."""
     if ":" in env_id:  # "module:id": gymnasium imports the module, which registers the id
+        _require_module(env_id, env_id.partition(":")[0])
         return
     if env_id not in gym.registry:
         _import_plugins(env_id)
@@ -72,6 +73,18 @@ def _require_known(env_id: str) -> None:
         raise ValueError(f"unknown environment id {env_id!r}: {near_matches(env_id, gym.registry)}") from error
     except gym.error.Error:
         return  # an id without version, or a deprecated one: `gymnasium.make` knows what to do or to say
+
+
+def _require_module(env_id: str, module: str) -> None:
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a package that it would be in
+        found = False
+    if not found:
+        raise ValueError(
+            f"the environment {env_id!r} is registered by {module!r}, and there is no module of that name; install it, "
+            "or add its folder to PYTHONPATH (PYTHONPATH=. for the working directory)"
+        )
 
 
 def _import_plugins(env_id: str) -> None:

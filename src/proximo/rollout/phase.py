@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from proximo.data import Array, Observation, Rollout, TensorObservation, observation_rows
 from proximo.errors import NotEnoughMemoryError
 from proximo.functional.spaces import Space
+from proximo.rollout.free_memory import available_memory
 from proximo.rollout.minibatches import flat_observations, take_observations
 from proximo.rollout.storage import allocate_observations
 
@@ -218,23 +217,3 @@ def in_gigabytes(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{math.ceil(count / 1000)} kB"
-
-
-def available_memory() -> int | None:
-    """Bytes that can still be allocated without swapping; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return _free_pages()
-    for line in lines:
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            return int(rest.split()[0]) * 1024
-    return _free_pages()
-
-
-def _free_pages() -> int | None:
-    names = ("SC_AVPHYS_PAGES", "SC_PAGE_SIZE")
-    if not all(name in os.sysconf_names for name in names):
-        return None
-    return math.prod(os.sysconf(name) for name in names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ def make_preset_env(
     n_envs: int | None = None,
     seed: int | None = None,
     training: bool = True,
-    workers: bool = False,
+    workers: Mapping[str, Any] | bool = False,
     render_mode: str | None = None,
 ) -> VecEnv:
     """The vector environment that ``preset`` describes for ``env_id``.
 
-    With ``training=False`` a normaliser's statistics stand still and rewards are those of the task; with ``workers``
-    the environments run in worker processes.
+    With ``training=False`` a normaliser's statistics stand still and rewards are those of the task; with ``workers``,
+    True or arguments of ``SubprocVecEnv``, the environments run in worker processes.
     """
     from proximo.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize, make_vec_env
 
@@ -40,6 +40,7 @@ def make_preset_env(
         wrapper_class=_wrapper_chain(preset.env_wrapper),
         env_kwargs={**preset.env_kwargs, **render},
         vec_env_cls=SubprocVecEnv if workers else DummyVecEnv,
+        vec_env_kwargs=dict(workers) if isinstance(workers, Mapping) else None,
     )
     if preset.normalize:
         settings = dict(preset.normalize) if isinstance(preset.normalize, dict) else {}
