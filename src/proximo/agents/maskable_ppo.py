@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+import torch
+
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite
 from proximo.agents.ppo import PPO
+from proximo.backends.choice import BackendChoice
+from proximo.data import Schedule
+from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.maskable import MASKABLE_POLICY_ALIASES
 from proximo.rollout.masks import required_mask_groups
+from proximo.rollout.storage import RolloutBuffer
 
 
 class MaskablePPO(PPO):
@@ -19,6 +25,44 @@ class MaskablePPO(PPO):
 
     run_name: ClassVar[str] = "MaskablePPO"
     policy_aliases: ClassVar[Any] = {**PPO.policy_aliases, **MASKABLE_POLICY_ALIASES}
+
+    def __init__(
+        self,
+        policy: str | type[ActorCriticPolicy],
+        env: Any,
+        learning_rate: float | Schedule = 3e-4,
+        n_steps: int = 2048,
+        batch_size: int = 64,
+        n_epochs: int = 10,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        clip_range: float | Schedule = 0.2,
+        clip_range_vf: float | Schedule | None = None,
+        normalize_advantage: bool = True,
+        ent_coef: float = 0.0,
+        vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5,
+        rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        target_kl: float | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        backend: BackendChoice = "auto",
+    ) -> None:
+        super().__init__(
+            policy, env, learning_rate, n_steps, batch_size, n_epochs, gamma, gae_lambda, clip_range, clip_range_vf,
+            normalize_advantage, ent_coef, vf_coef, max_grad_norm, use_sde, sde_sample_freq, rollout_buffer_class,
+            rollout_buffer_kwargs, target_kl, stats_window_size, tensorboard_log, policy_kwargs, verbose, seed, device,
+            _init_setup_model, backend=backend,
+        )  # fmt: skip
 
     def _check_spaces(self) -> None:
         super()._check_spaces()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
+
 from proximo.agents.ppo import PPO
+from proximo.backends.choice import BackendChoice
 from proximo.data import Schedule
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
+from proximo.rollout.storage import RolloutBuffer
 
 
 class RecurrentPPO(PPO):
@@ -28,10 +32,36 @@ class RecurrentPPO(PPO):
         learning_rate: float | Schedule = 3e-4,
         n_steps: int = 128,
         batch_size: int = 128,
-        *args: Any,
-        **kwargs: Any,
+        n_epochs: int = 10,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        clip_range: float | Schedule = 0.2,
+        clip_range_vf: float | Schedule | None = None,
+        normalize_advantage: bool = True,
+        ent_coef: float = 0.0,
+        vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        target_kl: float | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        backend: BackendChoice = "auto",
     ) -> None:
-        super().__init__(policy, env, learning_rate, n_steps, batch_size, *args, **kwargs)
+        super().__init__(
+            policy, env, learning_rate, n_steps, batch_size, n_epochs, gamma, gae_lambda, clip_range, clip_range_vf,
+            normalize_advantage, ent_coef, vf_coef, max_grad_norm, use_sde, sde_sample_freq, rollout_buffer_class,
+            rollout_buffer_kwargs, target_kl, stats_window_size, tensorboard_log, policy_kwargs, verbose, seed, device,
+            _init_setup_model, backend=backend,
+        )  # fmt: skip
 
     def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
         resolved = super()._resolve_policy(policy)

@@ -41,20 +41,9 @@ def masks_actions(algorithm: str) -> bool:
     return algorithm == "maskable_ppo"
 
 
-def constructor_arguments(agent: type[OnPolicyAlgorithm]) -> dict[str, inspect.Parameter]:
-    """The arguments of a constructor, with those that it hands on as ``**kwargs`` to the class it extends."""
-    found: dict[str, inspect.Parameter] = {}
-    for kind in (kind for kind in agent.__mro__ if "__init__" in vars(kind)):
-        own = inspect.signature(kind).parameters
-        found = {**own, **found}
-        if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in own.values()):
-            break
-    return found
-
-
 def default_arguments(agent: type[OnPolicyAlgorithm]) -> dict[str, Any]:
     """The hyperparameters with the constructor's defaults: RecurrentPPO has other ones than PPO."""
-    arguments = constructor_arguments(agent)
+    arguments = inspect.signature(agent).parameters
     return {name: arguments[name].default for name in agent.config_class.__dataclass_fields__}
 
 
@@ -62,7 +51,7 @@ def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> 
     """The model that ``preset`` describes; ``settings`` are further arguments (seed, device, …)."""
     agent = algorithm_class(algorithm)
     arguments = preset.model_arguments()
-    known = constructor_arguments(agent)
+    known = inspect.signature(agent).parameters
     for name in arguments:
         if name not in known:
             raise ValueError(f"{algorithm} has no argument {name!r}; {near_matches(name, known)}")
