@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from proximo.cli.algorithms import ALGORITHMS, algorithm_class, constructor_arguments
+from proximo.cli.algorithms import ALGORITHMS, algorithm_class
 from proximo.zoo import Preset, available_presets, load_preset
 from proximo.zoo.presets import _resolved_row, _rows
 
@@ -14,7 +16,7 @@ ROWS = [(algorithm, name) for algorithm in ALGORITHMS if algorithm != "ppo" for 
 @pytest.mark.parametrize(("algorithm", "name"), ROWS)
 def test_keys_are_arguments_of_the_algorithm(algorithm: str, name: str) -> None:
     preset = Preset.from_row(name, _resolved_row(_rows(algorithm), name))
-    assert set(preset.arguments) <= set(constructor_arguments(algorithm_class(algorithm)))
+    assert set(preset.arguments) <= set(inspect.signature(algorithm_class(algorithm)).parameters)
     agent = algorithm_class(algorithm)
     known = {key: value for key, value in preset.arguments.items() if key in agent.config_class.__dataclass_fields__}
     numbers = {key: value for key, value in known.items() if not isinstance(value, str)}
