@@ -174,6 +174,11 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
         ValueError,
         ["shared_lstm=True", "enable_critic_lstm=False"],
     ),
+    "memory of another shape": (
+        lambda: recurrent(policy_kwargs={"lstm_kwargs": {"proj_size": 8, "bidirectional": True}}),
+        ValueError,
+        ["lstm_kwargs has bidirectional, proj_size", "dropout"],
+    ),
     "unknown argument of memory": (
         lambda: recurrent(policy_kwargs={"lstm_hiden_size": 4}),
         TypeError,

@@ -7,10 +7,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from family import FAMILY, Member, every_member
 from gymnasium import spaces
 
-from proximo import PPO
+from proximo import A2C, PPO
 
 OBSERVATIONS: dict[str, tuple[str, spaces.Space[Any]]] = {
     "vector": ("MlpPolicy", spaces.Box(-1.0, 1.0, (3,), np.float32)),
@@ -179,3 +180,24 @@ def test_lists_and_float64_are_taken() -> None:
     np.testing.assert_allclose(model.predict([0.1, 0.2, 0.3], deterministic=True)[0], expected, atol=1e-6)
     chooser = make_model(*OBSERVATIONS["discrete"], ACTIONS["discrete"])
     assert chooser.predict(3, deterministic=True)[0] == chooser.predict(np.array([3]), deterministic=True)[0][0]
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+@pytest.mark.parametrize("backend", ["fused", "torch"])
+def test_state_dependent_noise_is_as_large_as_it_was_learned(algorithm: Any, backend: str, tmp_path: Any) -> None:
+    """The noise of ``predict`` follows log σ while training goes on, and after the model is loaded."""
+    model = algorithm("MlpPolicy", "Pendulum-v1", n_steps=16, seed=0, use_sde=True, backend=backend, learning_rate=1e-9)
+    observation = np.array([[0.3, 0.9, 0.1]], np.float32)
+
+    def noise(model: Any) -> float:
+        model.policy.action_net.weight.data.zero_()  # without it, the mean action could lie at the bound
+        mean, _ = model.predict(observation, deterministic=True)
+        return float(np.abs(model.predict(observation)[0] - mean).max())
+
+    assert noise(model) > 0.05
+    with torch.no_grad():
+        model.policy.log_std.fill_(-9.0)
+    model.learn(16)
+    assert 0.0 < noise(model) < 0.01
+    model.save(tmp_path / "model")
+    assert 0.0 < noise(algorithm.load(tmp_path / "model")) < 0.01

@@ -16,6 +16,7 @@ import gymnasium
 import pytest
 from PIL import Image
 
+from proximo import A2C
 from proximo.cli import bench, evaluate, plot, train, watch
 from proximo.cli.main import COMMANDS, main
 
@@ -286,9 +287,20 @@ def test_unknown_environment_is_one_line_with_near_matches(tmp_path):
     assert "Traceback" in run_proximo("train", "CartPol-v1", "--debug", folder=tmp_path).stderr
 
 
+def test_state_dependent_noise_can_be_asked_for(tmp_path):
+    words = ["--use-sde", "true", "--sde-sample-freq", "4", "--steps", "64", "--eval-episodes", "0", "--preset", "none"]
+    assert main(["train", "Pendulum-v1", "--algo", "a2c", *words, "--runs-dir", str(tmp_path)]) == 0
+    (run,) = tmp_path.iterdir()
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert (config["use_sde"], config["sde_sample_freq"]) == (True, 4)
+    model = A2C.load(run / "model.zip")
+    assert (model.use_sde, model.sde_sample_freq) == (True, 4)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["train", "CartPole-v1", "--use-sde", "true"], "use_sde"),
         (["train", "CartPole-v1", "--gamma", "3"], "gamma is 3.0; expected a number from 0 to 1"),
         (["train", "CartPole-v1", "--policy-kwargs", "net_arc = [3]"], "net_arc"),
         (["train", "CartPole-v1", "--env-kwargs", "gravity = 3"], "the environment CartPole-v1 cannot be made"),

@@ -15,11 +15,15 @@ from stable_baselines3.common import distributions as real_distributions
 from stable_baselines3.common import preprocessing as real_preprocessing
 
 from proximo import PPO, RecurrentPPO, make_vec_env
-from proximo.sb3.common import distributions, preprocessing, utils
+from proximo.sb3.common import distributions, policies, preprocessing, utils
 from proximo.sb3.common.buffers import RolloutBuffer
 from proximo.sb3.common.monitor import LoadMonitorResultsError, load_results
 from proximo.sb3.common.running_mean_std import RunningMeanStd
+from proximo.sb3.common.torch_layers import FlattenExtractor
 from proximo.sb3_contrib.common.maskable import distributions as masked
+from proximo.sb3_contrib.common.maskable import policies as masked_policies
+from proximo.sb3_contrib.common.recurrent import policies as recurrent_policies
+from proximo.sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
 
 LOGITS = torch.tensor([[0.1, 0.7, -0.3]])
 
@@ -118,3 +122,67 @@ def test_folders_that_cannot_be_used(tmp_path: Any) -> None:
         make_vec_env("CartPole-v1", monitor_dir=str(blocked / "inside"))
     with pytest.raises(LoadMonitorResultsError):
         load_results(str(tmp_path))
+
+
+POSITIONAL = [[16], torch.nn.ReLU, False]  # net_arch, activation_fn, ortho_init
+NOISE = [False, 0.0, True, False, False]
+EXTRACTOR = [FlattenExtractor, None, True, True, torch.optim.Adam, {"eps": 1e-6}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (policies.ActorCriticPolicy, NOISE),
+        (policies.ActorCriticCnnPolicy, NOISE),
+        (recurrent_policies.RecurrentActorCriticPolicy, NOISE),
+        (recurrent_policies.RecurrentActorCriticCnnPolicy, NOISE),
+        (masked_policies.MaskableActorCriticPolicy, []),
+        (masked_policies.MaskableActorCriticCnnPolicy, []),
+    ],
+)
+def test_policies_take_their_arguments_by_position(kind: Any, arguments: list[Any]) -> None:
+    memory = [12, 1, False, True, {"dropout": 0.0}] if kind.recurrent else []
+    space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+    policy = kind(space, spaces.Discrete(2), lambda _: 3e-4, *POSITIONAL, *arguments, *EXTRACTOR, *memory)
+    assert isinstance(policy.features_extractor, FlattenExtractor)
+    assert policy.optimizer.param_groups[0]["eps"] == 1e-6
+    assert (policy.net_arch, policy.activation_fn, policy.ortho_init) == ([16], torch.nn.ReLU, False)
+    assert not memory or policy.lstm_actor.hidden_size == 12
+
+
+def test_seeded_weights_with_noise_are_the_real_librarys() -> None:
+    arguments: dict[str, Any] = {"seed": 3, "use_sde": True, "policy_kwargs": {"ortho_init": False}}
+    ours = PPO("MlpPolicy", "Pendulum-v1", **arguments).policy.state_dict()
+    theirs = real.PPO("MlpPolicy", "Pendulum-v1", device="cpu", **arguments).policy.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_parts_of_a_masked_distribution() -> None:
+    for module in (masked, real_masked):
+        distribution = module.MaskableMultiCategoricalDistribution([2, 3]).proba_distribution(torch.zeros(1, 5))
+        distribution.apply_masking(np.array([True, False, True, True, False]))
+        probabilities = [part.probs.flatten().tolist() for part in distribution.distributions]
+        assert np.allclose(probabilities[0], [1.0, 0.0])
+        assert np.allclose(probabilities[1], [0.5, 0.5, 0.0])
+
+
+def test_a_buffer_filled_for_a_gru_gives_its_memory_back() -> None:
+    policy = PPO("MlpGruPolicy", "CartPole-v1", n_steps=8, policy_kwargs={"lstm_hidden_size": 4}).policy
+    buffer = RecurrentRolloutBuffer(
+        8, policy.observation_space, policy.action_space, (8, 1, 2, 4), "cpu", gae_lambda=0.95, n_envs=2
+    )
+    states = policy.initial_states(2).map(torch.randn_like)
+    starts = np.zeros(2, bool)
+    for _ in range(8):
+        observations = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+        with torch.no_grad():
+            actions, values, log_probs, after = policy(torch.as_tensor(observations), states, torch.as_tensor(starts))
+        buffer.add(observations, actions.numpy(), np.ones(2), starts, values, log_probs, lstm_states=states)
+        states = after
+    buffer.compute_returns_and_advantage(torch.zeros(2), starts)
+    for batch in buffer.get(4):
+        found, log_prob, _ = policy.evaluate_actions(
+            batch.observations, batch.actions.flatten(), batch.lstm_states, batch.episode_starts
+        )
+        torch.testing.assert_close(found.flatten(), batch.old_values, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(log_prob, batch.old_log_prob, atol=1e-5, rtol=1e-5)

@@ -97,6 +97,7 @@ def test_users_read_the_variables_of_the_training_loop():
         "new_obs",
         "n_steps",
         "obs_tensor",
+        "episode_starts",
     )
     shapes = {}
 

@@ -302,6 +302,8 @@ def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[st
             model.policy.load_state_dict(parameters["policy"], strict=exact_match)
         except RuntimeError as error:
             raise ValueError(f"the weights do not fit this policy: {error}") from error
+        if model.use_sde:
+            model.policy.reset_noise(model.n_envs)  # as large as these weights say
     if "policy.optimizer" in parameters:
         model.policy.optimizer.load_state_dict(dict(parameters["policy.optimizer"]))
         model._backend.flat.rebind()

@@ -99,6 +99,10 @@ class Train:
     """Arguments of the policy as TOML, such as 'net_arch = [256, 256], activation_fn = "ReLU"'."""
     env_kwargs: Annotated[OptionalTable, _from_preset] = None
     """Arguments of the environment as TOML, such as 'continuous = true'."""
+    use_sde: Annotated[OptionalChoice, _from_preset] = None
+    """Explore continuous actions with state-dependent noise (gSDE) instead of independent noise."""
+    sde_sample_freq: Annotated[OptionalCount, _from_preset] = None
+    """Steps between new noise matrices of gSDE; -1 draws them once per rollout."""
     normalize: Annotated[OptionalChoice, _from_preset] = None
     """Normalise observations and rewards by their running statistics."""
     hyperparameters: tyro.conf.Suppress[Any] = None
@@ -153,8 +157,9 @@ def run_config(arguments: Train) -> RunConfig:
     check_numbers(arguments)
     preset, seed = base_preset(arguments)
     changes = given_flags(arguments.hyperparameters)
-    if arguments.policy_kwargs is not None:
-        changes["policy_kwargs"] = arguments.policy_kwargs
+    for name in ("policy_kwargs", "use_sde", "sde_sample_freq"):
+        if (value := getattr(arguments, name)) is not None:
+            changes[name] = value
     settings = {
         "n_timesteps": arguments.steps,
         "n_envs": arguments.envs,

@@ -256,6 +256,7 @@ class ActorCriticPolicy(BasePolicy):
     """Policy and value network over one features extractor, or over one each."""
 
     recurrent: ClassVar[bool] = False  # whether the policy carries a state from step to step
+    usual_features_extractor: ClassVar[type[BaseFeaturesExtractor]] = FlattenExtractor
     mlp_extractor: Any  # MlpExtractor, or a user's module with latent_dim_pi, latent_dim_vf, forward_actor, …
     log_std: nn.Parameter
 
@@ -272,7 +273,7 @@ class ActorCriticPolicy(BasePolicy):
         full_std: bool = True,
         use_expln: bool = False,
         squash_output: bool = False,
-        features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor,
+        features_extractor_class: type[BaseFeaturesExtractor] | None = None,  # None: the usual one
         features_extractor_kwargs: dict[str, Any] | None = None,
         share_features_extractor: bool = True,
         normalize_images: bool = True,
@@ -284,7 +285,7 @@ class ActorCriticPolicy(BasePolicy):
         super().__init__(
             observation_space,
             action_space,
-            features_extractor_class,
+            features_extractor_class or self.usual_features_extractor,
             features_extractor_kwargs,
             normalize_images=normalize_images,
             optimizer_class=optimizer_class,
@@ -437,17 +438,15 @@ class ActorCriticPolicy(BasePolicy):
 
 
 class ActorCriticCnnPolicy(ActorCriticPolicy):
-    """The policy for images: NatureCNN as features extractor."""
+    """The policy for images."""
 
-    def __init__(self, *args: Any, features_extractor_class: Any = NatureCNN, **kwargs: Any) -> None:
-        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)  # type: ignore[misc]
+    usual_features_extractor = NatureCNN
 
 
 class MultiInputActorCriticPolicy(ActorCriticPolicy):
     """The policy for Dict observations: each key has its own extractor, the features stand side by side."""
 
-    def __init__(self, *args: Any, features_extractor_class: Any = CombinedExtractor, **kwargs: Any) -> None:
-        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)  # type: ignore[misc]
+    usual_features_extractor = CombinedExtractor
 
 
 POLICY_ALIASES: Mapping[str, type[ActorCriticPolicy]] = {

@@ -19,7 +19,7 @@ from proximo.functional.actions import first_action
 from proximo.functional.distributions import Distribution
 from proximo.functional.spaces import Space
 from proximo.networks.actor_critic import ActorCriticPolicy, BasePolicy, RecurrentState, zero_learning_rate
-from proximo.networks.encoders import CombinedExtractor, MlpExtractor, NatureCNN
+from proximo.networks.encoders import BaseFeaturesExtractor, CombinedExtractor, MlpExtractor, NatureCNN, NetArch
 
 
 def parts_of_state(layer: nn.Module) -> int:
@@ -112,6 +112,9 @@ def _run_pieces(layer: nn.LSTM | nn.GRU, inputs: Tensor, state: State, pieces: P
     return outputs[pieces.position, pieces.piece]
 
 
+FITTING_LSTM_ARGUMENTS = ("bias", "dropout", "device", "dtype")
+
+
 class RecurrentActorCriticPolicy(ActorCriticPolicy):
     """An actor-critic with memory: ``features → lstm → mlp_extractor → heads``.
 
@@ -128,19 +131,31 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         observation_space: Space,
         action_space: Space,
         lr_schedule: Schedule = zero_learning_rate,
-        *args: Any,
+        net_arch: NetArch | None = None,
+        activation_fn: type[nn.Module] = nn.Tanh,
+        ortho_init: bool = True,
+        use_sde: bool = False,
+        log_std_init: float = 0.0,
+        full_std: bool = True,
+        use_expln: bool = False,
+        squash_output: bool = False,
+        features_extractor_class: type[BaseFeaturesExtractor] | None = None,
+        features_extractor_kwargs: dict[str, Any] | None = None,
+        share_features_extractor: bool = True,
+        normalize_images: bool = True,
+        optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
         lstm_hidden_size: int = 256,
         n_lstm_layers: int = 1,
         shared_lstm: bool = False,
         enable_critic_lstm: bool = True,
         lstm_kwargs: dict[str, Any] | None = None,
-        **kwargs: Any,
     ) -> None:
         if shared_lstm and enable_critic_lstm:
             raise ValueError(
                 "choose one: shared_lstm=True with enable_critic_lstm=False, or an LSTM for the value alone"
             )
-        if shared_lstm and not kwargs.get("share_features_extractor", True):
+        if shared_lstm and not share_features_extractor:
             raise ValueError(
                 "shared_lstm=True needs share_features_extractor=True: one memory reads one set of features"
             )
@@ -152,9 +167,18 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
             "enable_critic_lstm": enable_critic_lstm,
             "lstm_kwargs": lstm_kwargs,
         }
-        super().__init__(observation_space, action_space, lr_schedule, *args, **kwargs)
+        super().__init__(
+            observation_space, action_space, lr_schedule, net_arch, activation_fn, ortho_init, use_sde, log_std_init,
+            full_std, use_expln, squash_output, features_extractor_class, features_extractor_kwargs,
+            share_features_extractor, normalize_images, optimizer_class, optimizer_kwargs,
+        )  # fmt: skip
         self.shared_lstm, self.enable_critic_lstm = shared_lstm, enable_critic_lstm
         self.lstm_kwargs = lstm_kwargs or {}
+        if unfit := self.lstm_kwargs.keys() - FITTING_LSTM_ARGUMENTS:
+            raise ValueError(
+                f"lstm_kwargs has {', '.join(sorted(unfit))}, but the shapes of states and sequences are this policy's "
+                f"own; choose among {', '.join(FITTING_LSTM_ARGUMENTS)}"
+            )
         sizes = (self.features_dim, lstm_hidden_size)
         self.lstm_actor = self.cell(*sizes, num_layers=n_lstm_layers, **self.lstm_kwargs)
         self.critic = None if shared_lstm or enable_critic_lstm else nn.Linear(*sizes)
@@ -298,15 +322,13 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
 class RecurrentActorCriticCnnPolicy(RecurrentActorCriticPolicy):
     """Memory over images."""
 
-    def __init__(self, *args: Any, features_extractor_class: Any = NatureCNN, **kwargs: Any) -> None:
-        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
+    usual_features_extractor = NatureCNN
 
 
 class RecurrentMultiInputActorCriticPolicy(RecurrentActorCriticPolicy):
     """Memory over Dict observations."""
 
-    def __init__(self, *args: Any, features_extractor_class: Any = CombinedExtractor, **kwargs: Any) -> None:
-        super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
+    usual_features_extractor = CombinedExtractor
 
 
 class GruActorCriticPolicy(RecurrentActorCriticPolicy):

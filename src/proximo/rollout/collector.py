@@ -83,7 +83,7 @@ class Collector:
                 buffer.rollout.action_masks[step] = self.masks.read(step)  # type: ignore[index]
             actions = backend.act(observation_rows(buffer.rollout.observations, step), buffer.rollout, step)
             if wants_locals:
-                arrays, step_locals = self._step_with_infos(actions, buffer, step)
+                arrays, step_locals = self._step_with_infos(actions, backend, buffer, step)
                 proceed = listener.on_step(buffer.n_envs, context | step_locals)
             else:
                 arrays = self.env.step_arrays(actions)
@@ -95,12 +95,17 @@ class Collector:
         self._finish(backend, buffer, broken)
         return True
 
-    def _step_with_infos(self, actions: Array, buffer: RolloutBuffer, step: int) -> tuple[StepArrays, dict[str, Any]]:
+    def _step_with_infos(
+        self, actions: Array, backend: Backend, buffer: RolloutBuffer, step: int
+    ) -> tuple[StepArrays, dict[str, Any]]:
         """One step through the user-facing interface, with the variables that callbacks read as ``self.locals``."""
         observations, rewards, dones, infos = self.env.step(actions)
         rollout = buffer.rollout
         return arrays_from_step(observations, rewards, dones, infos), {
             "n_steps": step,
+            "episode_starts": rollout.episode_starts[step],
+            "action_masks": None if rollout.action_masks is None else rollout.action_masks[step],
+            "lstm_states": getattr(backend, "states", None),
             "obs_tensor": obs_as_tensor(observation_rows(rollout.observations, step), torch.device("cpu")),
             "actions": rollout.actions[step],
             "clipped_actions": actions,
@@ -128,6 +133,7 @@ class Collector:
                 self.episode_starts,
                 torch.from_numpy(rollout.values[step].copy()),
                 torch.from_numpy(rollout.log_probs[step].copy()),
+                **({} if rollout.action_masks is None else {"action_masks": rollout.action_masks[step].copy()}),
             )
         if arrays.valid is not None:
             if rollout.valid is None:

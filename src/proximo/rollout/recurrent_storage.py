@@ -18,7 +18,10 @@ from proximo.rollout.storage import RolloutBuffer
 
 
 class RecurrentRolloutBuffer(RolloutBuffer):
-    """Keeps an LSTM's memory before every step, [time, layer, env, hidden]; minibatches are whole sequences."""
+    """Keeps the memory before every step, [time, layer, env, hidden]; minibatches are whole sequences.
+
+    A GRU has no cells, and a value may have no memory of its own: what is not given stays zero and is not given back.
+    """
 
     def __init__(
         self,
@@ -44,21 +47,28 @@ class RecurrentRolloutBuffer(RolloutBuffer):
         super().reset()
         memories = (np.zeros(self.hidden_state_shape, np.float32) for _ in range(4))
         self.hidden_states_pi, self.cell_states_pi, self.hidden_states_vf, self.cell_states_vf = memories
+        self._parts = 0, 0  # of the states that were added: of the policy's memory, of the value's
 
     def add(self, *args: Any, lstm_states: RNNStates, **kwargs: Any) -> None:  # type: ignore[override]
-        """Append one step; ``lstm_states`` are what was remembered before it. A value may have no memory of its own."""
+        """Append one step; ``lstm_states`` are what was remembered before it."""
         step = self.pos
         super().add(*args, **kwargs)
-        for memory, part in zip(self._memories(), lstm_states.parts(), strict=False):
-            memory[step] = part.detach().cpu().numpy()
+        for memories, state in zip(self._memories(), lstm_states, strict=True):
+            for memory, part in zip(memories, state, strict=False):
+                memory[step] = part.detach().cpu().numpy()
+        self._parts = len(lstm_states.pi), len(lstm_states.vf)
 
     def get(self, batch_size: int | None = None) -> Iterator[Minibatch]:
         batch_size = batch_size or self.buffer_size * self.n_envs
         length = longest_sequence(self.buffer_size, batch_size)
-        hidden_pi, cell_pi, hidden_vf, cell_vf = (torch.from_numpy(memory[::length]) for memory in self._memories())
         self.rollout.sequence_length = length
-        self.rollout.states = RNNStates((hidden_pi, cell_pi), (hidden_vf, cell_vf))
+        self.rollout.states = RNNStates(
+            *(
+                tuple(torch.from_numpy(memory[::length]) for memory in memories[:count])
+                for memories, count in zip(self._memories(), self._parts, strict=True)
+            )
+        )
         return super().get(batch_size)
 
-    def _memories(self) -> tuple[Array, Array, Array, Array]:
-        return self.hidden_states_pi, self.cell_states_pi, self.hidden_states_vf, self.cell_states_vf
+    def _memories(self) -> tuple[list[Array], list[Array]]:
+        return [self.hidden_states_pi, self.cell_states_pi], [self.hidden_states_vf, self.cell_states_vf]

@@ -129,6 +129,11 @@ class RolloutBuffer:
     advantages = _array_of_rollout("advantages")
     returns = _array_of_rollout("returns")
 
+    @property
+    def action_masks(self) -> Array | None:
+        """[time, env, mask]; None where no actions are masked."""
+        return self.rollout.action_masks
+
     def store_observation(self, step: int, observation: Observation) -> None:
         """Write one vector observation into row ``step``."""
         stored = self.rollout.observations

@@ -45,3 +45,20 @@ data = next(buffer.get(8))
 for step, mask in zip(data.old_values, data.action_masks):
     assert mask.shape == (8,)
     assert mask.sum() == (8 if step == 0 else 4)
+
+
+class Watching(MaskableRolloutBuffer):
+    """Counts the forbidden actions of all steps."""
+
+    forbidden = 0
+
+    def add(self, *args, action_masks=None, **kwargs) -> None:
+        Watching.forbidden += int((action_masks == 0).sum())
+        super().add(*args, action_masks=action_masks, **kwargs)
+
+
+seen = []
+model = MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=16, n_epochs=1, rollout_buffer_class=Watching, seed=0)
+model.learn(32, callback=lambda locals_, globals_: seen.append(locals_["action_masks"]) is None)
+assert Watching.forbidden == 4 * 32
+assert [np.sum(masks) for masks in seen] == [4] * 32

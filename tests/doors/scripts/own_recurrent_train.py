@@ -74,3 +74,8 @@ for data in buffer.get(12):
     assert th.allclose(log_prob[mask], data.old_log_prob[mask], atol=1e-5)
     seen += int(mask.sum())
 assert seen == 2 * steps
+
+remembered = []
+model.learn(64, callback=lambda locals_, globals_: remembered.append(locals_["lstm_states"].pi[0].clone()) is None)
+assert remembered[0].shape == (1, 2, 16)
+assert not th.equal(remembered[0], remembered[1])

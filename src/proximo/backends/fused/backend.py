@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from proximo.backends.fused.features import feature_encoder
@@ -89,6 +90,13 @@ class FusedBackend:
         if (self._target.steps, self._target.environments) != (steps, environments):
             self._make_target(steps, environments)
         self._draw(self._target)
+        if self._noise is not None:
+            self._show_matrices(self._noise)
+
+    def _show_matrices(self, noise: StateDependentNoiseDistribution) -> None:
+        """Let ``predict()`` explore as the rollout does: the distribution's matrices are views of the kernels' own."""
+        matrices = torch.from_numpy(self._target.matrices)[..., : noise.latent_sde_dim].transpose(1, 2)
+        noise.exploration_matrices, noise.exploration_mat = matrices, matrices[0]
 
     def _draw(self, target: ActionTarget) -> None:
         if self._noise is None:

@@ -110,6 +110,8 @@ class MultiCategoricalDistribution(Distribution):
     def distribution(self) -> list[torch_distributions.Categorical]:
         return [part.distribution for part in self.parts]
 
+    distributions = distribution  # sb3-contrib's name for it
+
 
 class MaskableBernoulliDistribution(MultiCategoricalDistribution):
     """Switches as choices between off and on, each with a logit of its own: sb3-contrib's form."""

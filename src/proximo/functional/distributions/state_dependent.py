@@ -51,8 +51,11 @@ class StateDependentNoiseDistribution(Distribution):
         self.latent_sde_dim = latent_sde_dim or latent_dim
         columns = self.action_dim if self.full_std else 1
         log_std = nn.Parameter(torch.ones(self.latent_sde_dim, columns) * log_std_init)
+        mean_actions = nn.Linear(
+            latent_dim, self.action_dim
+        )  # before the noise: seeded weights are the same without it
         self.sample_weights(log_std)
-        return nn.Linear(latent_dim, self.action_dim), log_std
+        return mean_actions, log_std
 
     def get_std(self, log_std: Tensor) -> Tensor:
         """The deviation of the noise weights, [latent, action]."""
@@ -94,8 +97,8 @@ class StateDependentNoiseDistribution(Distribution):
         """latent · W, with each environment's own W where the batch is one row per environment."""
         latent = latent_sde if self.learn_features else latent_sde.detach()
         if len(latent) == 1 or len(latent) != len(self.exploration_matrices):
-            return latent @ self.exploration_mat
-        return torch.bmm(latent.unsqueeze(1), self.exploration_matrices).squeeze(1)
+            return latent @ self.exploration_mat.to(latent.device)
+        return torch.bmm(latent.unsqueeze(1), self.exploration_matrices.to(latent.device)).squeeze(1)
 
     def sample(self) -> Tensor:
         return self._squashed(self.mean_actions + self.get_noise(self._latent))
