@@ -50,6 +50,7 @@ INFINITE = spaces.Box(-math.inf, math.inf, (2,), np.float32)
 TUPLE = spaces.Tuple((CHOICE, CHOICE))
 DICT = spaces.Dict({"a": VECTOR})
 TEXTUAL = spaces.Tuple((CHOICE, spaces.Text(3)))
+GRID = spaces.MultiDiscrete([[2, 3], [3, 2]])
 NESTED = spaces.Dict({"a": spaces.Dict({"b": VECTOR})})
 SMALL_IMAGE = spaces.Box(0, 255, (3, 20, 20), np.uint8)
 
@@ -70,6 +71,56 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
         lambda: ppo(env=SpacesEnv(VECTOR, spaces.MultiBinary([2, 2]))),
         NotImplementedError,
         ["MultiBinary", "flatten"],
+    ),
+    "2-D choices": (
+        lambda: ppo(env=SpacesEnv(VECTOR, GRID)),
+        NotImplementedError,
+        ["MultiDiscrete([[2, 3], [3, 2]]) actions", "flatten", "MultiDiscrete([2, 3, 3, 2])"],
+    ),
+    "2-D choices of masked actions": (
+        lambda: MaskablePPO("MlpPolicy", SpacesEnv(VECTOR, GRID)),
+        NotImplementedError,
+        ["MultiDiscrete([[2, 3], [3, 2]]) actions", "flatten"],
+    ),
+    "2-D choices in a Dict": (
+        lambda: ppo(env=SpacesEnv(VECTOR, spaces.Dict(a=GRID, b=CHOICE))),
+        NotImplementedError,
+        ["MultiDiscrete([[2, 3], [3, 2]]) actions", "flatten"],
+    ),
+    "2-D choices in a Tuple": (
+        lambda: ppo(env=SpacesEnv(VECTOR, spaces.Tuple([CHOICE, GRID]))),
+        NotImplementedError,
+        ["MultiDiscrete([[2, 3], [3, 2]]) actions", "flatten"],
+    ),
+    "2-D choices as observation": (
+        lambda: ppo(env=SpacesEnv(GRID)),
+        NotImplementedError,
+        ["MultiDiscrete([[2, 3], [3, 2]]) observations", "flatten", "MultiDiscrete([2, 3, 3, 2])"],
+    ),
+    "2-D choices in Dict observations": (
+        lambda: ppo("MultiInputPolicy", SpacesEnv(spaces.Dict(a=spaces.Tuple([GRID]), b=VECTOR))),
+        NotImplementedError,
+        ["MultiDiscrete([[2, 3], [3, 2]]) observations", "flatten"],
+    ),
+    "no actions": (
+        lambda: ppo(env=SpacesEnv(VECTOR, spaces.Dict({}))),
+        ValueError,
+        ["action space Dict()", "empty", "at least one part"],
+    ),
+    "no actions in a Tuple": (
+        lambda: ppo(env=SpacesEnv(VECTOR, spaces.Tuple(()))),
+        ValueError,
+        ["action space Tuple()", "empty", "at least one part"],
+    ),
+    "no actions in a part": (
+        lambda: ppo(env=SpacesEnv(VECTOR, spaces.Tuple([CHOICE, spaces.Dict(a=spaces.Dict({}))]))),
+        ValueError,
+        ["action space Dict()", "empty", "leave it out"],
+    ),
+    "no observations": (
+        lambda: ppo("MultiInputPolicy", SpacesEnv(spaces.Dict({}))),
+        ValueError,
+        ["observation space Dict()", "empty", "at least one part"],
     ),
     "tuple for MlpPolicy": (lambda: ppo(env=SpacesEnv(TUPLE)), ValueError, ["Dict('0'", "MultiInputPolicy"]),
     "nested for MlpPolicy": (lambda: ppo(env=SpacesEnv(NESTED)), ValueError, ["/", "MultiInputPolicy"]),

@@ -409,6 +409,63 @@ def test_verbose_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "backend fused" in out
 
 
+class Sampled(gym.Env[Any, Any]):
+    """Shows random observations of a space; the reward is the action."""
+
+    def __init__(self, observation_space: spaces.Space[Any]) -> None:
+        self.observation_space, self.action_space = observation_space, spaces.Discrete(3)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.steps = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return self.observation_space.sample(), float(action), False, self.steps % 7 == 0, {}
+
+
+NUMBER = spaces.Box(-1.0, 1.0, (), np.float32)
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 3], start=[-5, 7]), NUMBER], ids=str
+)
+def test_starts_and_single_numbers_are_read(space: spaces.Space[Any], backend: str) -> None:
+    """The values in the rollout are those that the network gives for one-hot rows, or the number, made by hand."""
+    model = PPO("MlpPolicy", Sampled(space), backend=backend, **(SMALL | {"learning_rate": 0.0})).learn(32)
+    seen = model.rollout_buffer.rollout.observations[:, 0]
+    assert all(space.contains(np.reshape(row, space.shape).astype(space.dtype)) for row in seen)
+    features = seen.reshape(32, -1)
+    if space is not NUMBER:
+        sizes, starts = np.atleast_1d(getattr(space, "nvec", getattr(space, "n", 0))), np.atleast_1d(space.start)  # type: ignore[attr-defined]
+        columns = zip(features.T, sizes, starts, strict=True)
+        features = np.concatenate([np.eye(size)[column - start] for column, size, start in columns], axis=1)
+    extractor = model.policy.mlp_extractor
+    with torch.no_grad():
+        expected = model.policy.value_net(extractor.forward_critic(torch.as_tensor(features, dtype=torch.float32)))
+    np.testing.assert_allclose(model.rollout_buffer.rollout.values, expected.numpy(), atol=1e-6)
+    before = weights(model)
+    model = PPO("MlpPolicy", Sampled(space), backend=backend, **SMALL).learn(64)
+    assert not torch.equal(before, weights(model))
+    assert model.predict(np.stack([space.sample() for _ in range(9)]))[0].shape == (9,)
+
+
+@pytest.mark.parametrize("policy", ["MultiInputPolicy", "MultiInputLstmPolicy"])
+def test_starts_and_single_numbers_within_nested_observations(policy: str) -> None:
+    pair = spaces.Tuple([NUMBER, spaces.MultiDiscrete([2, 3], start=[1, 5])])
+    space = spaces.Dict(gear=spaces.Discrete(3, start=1), pair=pair)
+    model = PPO(policy, Sampled(space), **SMALL)
+    before = weights(model)
+    model.learn(64)
+    assert not torch.equal(before, weights(model))
+    action, _ = model.predict(space.sample())
+    assert action.shape == ()
+
+
 @pytest.mark.parametrize("count", [0, -5])
 def test_nothing_to_learn_changes_nothing(count: int) -> None:
     model = make_model()

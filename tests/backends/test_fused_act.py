@@ -117,10 +117,13 @@ def test_environments_get_actions_that_their_space_contains(actions, start, shap
     ("observations", "values"),
     [
         (spaces.Discrete(4), np.array([[0], [3], [1]])),
+        (spaces.Discrete(4, start=-1), np.array([[-1], [2], [0]])),
         (spaces.MultiDiscrete([2, 3]), np.array([[0, 2], [1, 1], [1, 0]])),
+        (spaces.MultiDiscrete([2, 3], start=[1, -7]), np.array([[1, -5], [2, -6], [2, -7]])),
         (spaces.MultiBinary(3), np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]], np.int8)),
         (spaces.Box(-1.0, 1.0, (2, 3), np.float64), np.linspace(-1, 1, 18).reshape(3, 2, 3)),
         (spaces.Box(0, 9, (2,), np.int64), np.array([[3, 1], [0, 9], [5, 5]])),
+        (spaces.Box(-9.0, 9.0, ()), np.array([3.0, -1.0, 0.5], np.float32)),
     ],
 )
 def test_observations_are_encoded_as_the_module_does(observations, values):
@@ -135,6 +138,10 @@ def test_discrete_observation_outside_of_its_space_is_an_error():
     backend = make_backend(make_policy(spaces.Discrete(4), spaces.Discrete(2), [8]))
     with pytest.raises(ValueError, match="outside"):
         backend.values(np.array([4]))
+    backend = make_backend(make_policy(spaces.Discrete(4, start=2), spaces.Discrete(2), [8]))
+    for outside in (1, 6):
+        with pytest.raises(ValueError, match=rf"outside of \[2\] … \[5\]: \[{outside}\]"):
+            backend.values(np.array([outside]))
 
 
 @pytest.mark.parametrize("actions", [spaces.Discrete(4), spaces.MultiDiscrete([3, 4]), spaces.MultiBinary(3)])

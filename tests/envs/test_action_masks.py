@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from stable_baselines3.common.vec_env import DummyVecEnv as ForeignDummyVecEnv
@@ -217,13 +219,34 @@ class BadMask(Clock):
 def test_wrong_length_names_the_environment(mask):
     env = DummyVecEnv([Clock, lambda: BadMask(mask)])
     env.reset()
-    with pytest.raises(ValueError, match=r"mask of environment 1 has shape .*expected \(4,\).*Discrete\(4\)"):
+    with pytest.raises(ValueError, match=r"mask of environment 1 has shape .*expected .*\(4,\).*Discrete\(4\)"):
         env.action_masks()
+
+
+@pytest.mark.parametrize("mask", [None, True, 1.0, {"first": [True] * 4}], ids=repr)
+def test_what_is_no_mask_is_named(mask):
+    expected = rf"mask of environment 1 is {re.escape(repr(mask))}, expected an array of shape \(4,\).*Discrete\(4\)"
+    env = DummyVecEnv([Clock, lambda: BadMask(mask)])
+    with pytest.raises(ValueError, match=expected):
+        env.action_masks()
+    with pytest.raises(ValueError, match=expected):
+        as_vec_env(SyncVectorEnv([Clock, lambda: BadMask(mask)])).action_masks()
+    workers = SubprocVecEnv([Clock, lambda: BadMask(mask)], start_method="fork", envs_per_worker=1)
+    with pytest.raises(EnvWorkerError, match=expected):
+        workers.action_masks()
+    workers.close()
 
 
 def test_masks_of_more_dimensions_are_flattened():
     env = DummyVecEnv([lambda: BadMask(np.eye(2, dtype=np.int8))])
     assert env.action_masks().tolist() == [[True, False, False, True]]
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (1, 4), (4,), (1, 4, 1)])
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, torch.as_tensor])
+def test_masks_may_be_columns(form, shape):
+    env = DummyVecEnv([lambda: BadMask(form(np.array([True, False, True, True]).reshape(shape)))])
+    assert env.action_masks().tolist() == [[True, False, True, True]]
 
 
 def test_errors_in_masks_name_the_environment():

@@ -98,6 +98,8 @@ class TestFrameStack:
             VecFrameStack(DummyVecEnv(factories()), 2, channels_order="middle")
         with pytest.raises(TypeError, match="dictionary"):
             VecFrameStack(DummyVecEnv(factories()), 2, channels_order={"a": "last"})
+        with pytest.raises(TypeError, match=r"single number cannot be stacked.*key 'a'.*\(1,\)"):
+            StackedObservations(1, 2, spaces.Dict(a=spaces.Box(-9, 9, ())))
 
     def test_stacked_observations_alone(self):
         stack = StackedObservations(1, 2, spaces.Box(-9, 9, (1,)))

@@ -146,6 +146,31 @@ def test_by_hand() -> None:
     assert float(found) == pytest.approx(np.log(0.5) + normal, abs=1e-6)
 
 
+@pytest.mark.parametrize("form", [np.array, list, torch.tensor])
+def test_masks_of_one_row_need_no_batch_axis(form: Any) -> None:
+    space = spaces.Dict(a=spaces.Discrete(3), b=spaces.Box(-1.0, 1.0, (1,)), c=spaces.MultiBinary(1))
+    distribution = make_proba_distribution(space)
+    distribution.proba_distribution(torch.tensor([[0.0, 1.0, 2.0, 0.5, 3.0]]), torch.zeros(1))
+    distribution.apply_masking(form([True, True, False, True, False]))
+    assert distribution.mode().tolist() == [[1.0, 0.5, 0.0]]
+    distribution.apply_masking(None)
+    assert distribution.mode().tolist() == [[2.0, 0.5, 1.0]]
+
+
+def test_masks_go_where_the_logits_are() -> None:
+    distribution = make_proba_distribution(spaces.Dict(a=spaces.Discrete(3), b=spaces.Box(-1.0, 1.0, (1,))))
+    distribution.proba_distribution(torch.zeros(2, 4, device="meta"), torch.zeros(1, device="meta"))
+    distribution.apply_masking(np.ones((2, 3), bool))
+    assert distribution.log_prob(torch.zeros(2, 2, device="meta")).device.type == "meta"
+
+
+def test_continuous_parts_alone_have_no_masks() -> None:
+    distribution = make_proba_distribution(spaces.Dict(a=spaces.Box(-1.0, 1.0, (2,))))
+    distribution.proba_distribution(torch.zeros(1, 2), torch.zeros(2))
+    with pytest.raises(ValueError, match="no discrete choices"):
+        distribution.apply_masking(np.ones((1, 2), bool))
+
+
 @given(space=discrete_spaces, seed=st.integers(0, 100))
 @settings(max_examples=20)
 def test_without_any_continuous_part(space: Any, seed: int) -> None:

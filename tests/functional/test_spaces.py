@@ -7,6 +7,7 @@ from gymnasium import spaces
 
 from proximo.functional.spaces import (
     batch_observation,
+    counted_from_zero,
     get_action_dim,
     get_flattened_obs_dim,
     get_obs_shape,
@@ -61,6 +62,23 @@ def test_networks_read_one_hot_and_scaled_images():
     assert preprocess_obs(torch.tensor([[2], [0]]), spaces.Discrete(3)).tolist() == [[0, 0, 1], [1, 0, 0]]
 
 
+def test_discrete_observations_count_from_their_start():
+    choice, choices = spaces.Discrete(3, start=-1), spaces.MultiDiscrete([2, 3], start=[1, 5])
+    assert preprocess_obs(torch.tensor([1, -1]), choice).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert preprocess_obs(torch.tensor([[2, 5], [1, 7]]), choices).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
+    parts = preprocess_obs({"a": torch.tensor([[0]]), "b": torch.tensor([[1, 6]])}, spaces.Dict(a=choice, b=choices))
+    assert {key: part.tolist() for key, part in parts.items()} == {"a": [[0, 1, 0]], "b": [[1, 0, 0, 1, 0]]}
+    assert counted_from_zero(choice) == spaces.Discrete(3)
+    assert counted_from_zero(choices) == spaces.MultiDiscrete([2, 3])
+    assert counted_from_zero(VECTOR) is VECTOR
+
+
+def test_a_single_number_is_one_feature():
+    number = spaces.Box(-9.0, 9.0, ())
+    assert preprocess_obs(torch.tensor([1.0, 2.0]), number).tolist() == [[1.0], [2.0]]
+    assert get_flattened_obs_dim(number) == 1
+
+
 def test_sizes():
     nested = spaces.Dict(image=IMAGE, position=VECTOR)
     assert get_obs_shape(nested) == {"image": (3, 40, 50), "position": (4,)}
@@ -69,3 +87,15 @@ def test_sizes():
     assert [get_action_dim(space) for space in (VECTOR, spaces.Discrete(3), spaces.MultiBinary(6))] == [4, 1, 6]
     with pytest.raises(NotImplementedError, match="one dimension"):
         get_action_dim(spaces.MultiBinary([2, 2]))
+
+
+def test_spaces_without_a_form_are_refused():
+    grid = spaces.MultiDiscrete([[2, 3], [3, 2]])
+    with pytest.raises(NotImplementedError, match=r"actions.*one dimension, MultiDiscrete\(\[2, 3, 3, 2\]\)"):
+        get_action_dim(spaces.Dict(a=grid))
+    with pytest.raises(NotImplementedError, match=r"observations.*one dimension"):
+        get_obs_shape(spaces.Dict(a=grid))
+    with pytest.raises(ValueError, match=r"action space Tuple\(\) is empty"):
+        get_action_dim(spaces.Tuple([spaces.Discrete(2), spaces.Tuple(())]))
+    with pytest.raises(ValueError, match=r"observation space Dict\(\) is empty"):
+        get_obs_shape(spaces.Dict({}))

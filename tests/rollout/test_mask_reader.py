@@ -136,6 +136,13 @@ def test_dead_end_names_environment_and_step(vec_env: Any) -> None:
         env.close()
 
 
+def test_dead_end_outside_of_a_rollout() -> None:
+    env = DummyVecEnv([lambda: WithMasks(spaces.Discrete(3), lambda _: ~ALL)])
+    env.reset()
+    with pytest.raises(ValueError, match="environment 0 allows no action at step 5 of the evaluation"):
+        MaskReader(env, stage="evaluation").read(5)
+
+
 def test_lengths_that_differ_between_environments() -> None:
     env = DummyVecEnv([lambda i=i: WithMasks(spaces.Discrete(3), lambda _: np.ones(3 + i, bool), i) for i in range(2)])
     with pytest.raises(ValueError, match=r"environment 1\b.*4.*3"):

@@ -52,6 +52,16 @@ def test_a_broken_observation_takes_the_step_that_led_to_it_along() -> None:
     assert rollout.advantages[[0, 3], 0].tolist() == [1 + 0.5 * 20 - 10, -11.0]
 
 
+def test_whole_numbers_beside_a_broken_one_stay() -> None:
+    """Zero is none of the values of Discrete(3, start=1), and would be an error in the network."""
+    observations = {"speed": np.array([[np.nan], [0.5]], np.float32), "gear": np.array([[3], [1]])}
+    broken = BrokenSteps(1, 2)
+    broken.blank(0, observations)
+    assert broken.observations[0].tolist() == [True, False]
+    assert observations["speed"].tolist() == [[0.0], [0.5]]
+    assert observations["gear"].tolist() == [[3], [1]]
+
+
 def test_a_broken_observation_after_an_end_leaves_the_ended_episode_alone() -> None:
     buffer = four_steps_of_one_env()
     rollout, broken = buffer.rollout, BrokenSteps(4, 1)

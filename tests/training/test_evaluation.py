@@ -300,5 +300,5 @@ def test_environments_without_masks():
 def test_masks_that_allow_nothing():
     env = ActionMasker(Monitor(InvalidActionEnvDiscrete(3)), lambda env: [env.unwrapped.current_step < 2] * 3)
     model = MaskablePPO("MlpPolicy", env, n_steps=8, batch_size=8)
-    with pytest.raises(ValueError, match=r"environment 0 allows no action at step 2"):
+    with pytest.raises(ValueError, match=r"environment 0 allows no action at step 2 of the evaluation"):
         evaluate(model, env, 1, use_masking=True)

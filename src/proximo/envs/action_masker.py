@@ -76,21 +76,22 @@ class MaskRows:
 
     def read(self) -> Array:
         """Ask every environment. Training pays for this at every step."""
-        rows, width = self.rows, self.rows.shape[1]
+        rows, shape = self.rows, self.rows.shape[1:]
         for index, method in enumerate(self.methods):
             self.asked = index
             mask = method()
-            rows[index] = mask if len(mask) == width else self._flat(index, mask)
+            rows[index] = mask if getattr(mask, "shape", None) == shape else self._flat(index, mask)
         return rows
 
     def _flat(self, index: int, mask: Any) -> Array:
-        flat = np.asarray(mask).reshape(-1)
-        if len(flat) != self.rows.shape[1]:
+        array = np.asarray(mask)
+        if array.ndim == 0 or array.size != self.rows.shape[1]:
+            came = f"is {mask!r}" if array.ndim == 0 else f"has shape {array.shape}"
             raise ValueError(
-                f"the action mask of environment {self.first_index + index} has shape {np.shape(mask)}, expected "
+                f"the action mask of environment {self.first_index + index} {came}, expected an array of shape "
                 f"({self.rows.shape[1]},): an entry for each choice of {self.action_space}"
             )
-        return flat
+        return array.reshape(-1)
 
 
 def get_action_masks(env: Any) -> Array:

@@ -95,7 +95,7 @@ def _warn_of_observation(space: Space, name: str) -> None:
 
 def _warn_of_discrete(space: Space, name: str) -> None:
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and np.any(np.asarray(space.start) != 0):
-        _warn(f"{name}: {type(space).__name__} spaces must start at 0, this one starts at {space.start}")
+        _warn(f"{name}: {type(space).__name__} spaces must start at 0 in Stable-Baselines3, this one: {space.start}")
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim > 1:
         _warn(f"{name}: MultiDiscrete of shape {space.nvec.shape} is not supported; flatten it to one dimension")
 

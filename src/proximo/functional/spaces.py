@@ -134,22 +134,33 @@ def flatten_given(observation: Any, space: spaces.Dict, prefix: str = "") -> dic
 
 
 def get_obs_shape(observation_space: Space) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
-    """Shape of one stored observation."""
+    """Shape of one stored observation; an error for a space that networks cannot read."""
     match observation_space:
         case spaces.Box():
             return observation_space.shape
         case spaces.Discrete():
             return (1,)
         case spaces.MultiDiscrete():
+            _require_one_dimension(observation_space, "observations")
             return (len(observation_space.nvec),)
         case spaces.MultiBinary():
             return observation_space.shape
         case spaces.Dict():
+            if not observation_space.spaces:
+                raise ValueError(f"the observation space {observation_space} is empty; give it at least one part")
             return {key: get_obs_shape(part) for key, part in observation_space.spaces.items()}  # type: ignore[misc]
     raise NotImplementedError(
         f"observation space {observation_space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary or a "
         "Dict of these"
     )
+
+
+def _require_one_dimension(space: spaces.MultiDiscrete, what: str) -> None:
+    if space.nvec.ndim > 1:
+        raise NotImplementedError(
+            f"multi-dimensional MultiDiscrete({space.nvec.tolist()}) {what} are not supported; flatten them to one "
+            f"dimension, MultiDiscrete({space.nvec.reshape(-1).tolist()})"
+        )
 
 
 def get_flattened_obs_dim(observation_space: Space) -> int:
@@ -164,13 +175,14 @@ def get_flattened_obs_dim(observation_space: Space) -> int:
 
 
 def get_action_dim(action_space: Space) -> int:
-    """Width of one stored action."""
+    """Width of one stored action; an error for a space that no policy acts in."""
     match action_space:
         case spaces.Box():
             return int(np.prod(action_space.shape))
         case spaces.Discrete():
             return 1
         case spaces.MultiDiscrete():
+            _require_one_dimension(action_space, "actions")
             return len(action_space.nvec)
         case spaces.MultiBinary():
             if not isinstance(action_space.n, int | np.integer):
@@ -179,20 +191,38 @@ def get_action_dim(action_space: Space) -> int:
                     "dimension"
                 )
             return int(action_space.n)
-        case spaces.Dict():
-            return sum(get_action_dim(part) for part in action_space.spaces.values())
-        case spaces.Tuple():
-            return sum(get_action_dim(part) for part in action_space.spaces)
+        case spaces.Dict() | spaces.Tuple():
+            parts = action_space.values() if isinstance(action_space, spaces.Dict) else action_space.spaces
+            if not parts:
+                raise ValueError(
+                    f"the action space {action_space} is empty: there is nothing to choose; give it at least one part, "
+                    "or leave it out of the space around it"
+                )
+            return sum(get_action_dim(part) for part in parts)
     raise NotImplementedError(
         f"action space {action_space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary, "
         "or a Dict or Tuple of these"
     )
 
 
+def counted_from_zero(space: Space) -> Space:
+    """The space that stored actions lie in: discrete ones count from 0, wherever those of the environment start.
+
+    >>> counted_from_zero(spaces.Discrete(3, start=5))
+    Discrete(3)
+    """
+    match space:
+        case spaces.Discrete():
+            return spaces.Discrete(int(space.n))
+        case spaces.MultiDiscrete():
+            return spaces.MultiDiscrete(space.nvec)
+    return space
+
+
 def preprocess_obs(
     obs: TensorObservation, observation_space: Space, normalize_images: bool = True
 ) -> TensorObservation:
-    """The float tensor a network reads: images divided by 255, discrete values one-hot.
+    """The float tensor a network reads: images divided by 255, discrete values one-hot, counted from their ``start``.
 
     >>> preprocess_obs(torch.tensor([2]), spaces.Discrete(3))
     tensor([[0., 0., 1.]])
@@ -210,16 +240,17 @@ def preprocess_obs(
         case spaces.Box():
             if normalize_images and is_image_space(observation_space):
                 return obs.float().div_(255.0)  # in place: a second copy of the images would cost more than dividing
-            return obs.float()
+            return obs.float() if observation_space.shape else obs.float().reshape(-1, 1)
         case spaces.Discrete():
-            return functional.one_hot(obs.long().reshape(-1), num_classes=int(observation_space.n)).float()
+            values = obs.long().reshape(-1) - int(observation_space.start)
+            return functional.one_hot(values, num_classes=int(observation_space.n)).float()
         case spaces.MultiDiscrete():
-            sizes = observation_space.nvec.tolist()
+            sizes, starts = observation_space.nvec.tolist(), observation_space.start.tolist()
             columns = obs.long().reshape(obs.shape[0], -1).split(1, dim=1)
             return torch.cat(
                 [
-                    functional.one_hot(column[:, 0], num_classes=size).float()
-                    for column, size in zip(columns, sizes, strict=True)
+                    functional.one_hot(column[:, 0] - start, num_classes=size).float()
+                    for column, size, start in zip(columns, sizes, starts, strict=True)
                 ],
                 dim=-1,
             )

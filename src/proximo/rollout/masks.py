@@ -18,7 +18,8 @@ def required_mask_groups(space: Space) -> list[int]:
 class MaskReader:
     """Asks the environments which actions are allowed now, and refuses masks that allow nothing."""
 
-    def __init__(self, env: VecEnv) -> None:
+    def __init__(self, env: VecEnv, stage: str = "rollout") -> None:
+        """``stage`` is what the steps belong to, for the error messages."""
         self._groups = required_mask_groups(env.action_space)
         if not env.has_attr("action_masks"):
             raise ValueError(
@@ -26,6 +27,7 @@ class MaskReader:
                 "ActionMasker(env, function)"
             )
         self.env = env
+        self.stage = stage
         self.width = sum(self._groups)
 
     def read(self, step: int) -> Array:
@@ -38,7 +40,7 @@ class MaskReader:
             )
         if len(empty := rows_without_choice(masks, self._groups)):
             raise ValueError(
-                f"the action mask of environment {int(empty[0])} allows no action at step {step} of the rollout; "
+                f"the action mask of environment {int(empty[0])} allows no action at step {step} of the {self.stage}; "
                 "at least one entry of each choice must be true"
             )
         return masks

@@ -17,11 +17,14 @@ class BrokenSteps:
         self.observations = np.zeros((steps + 1, environments), np.bool_)  # the last one follows the rollout
 
     def blank(self, step: int, observations: Observation) -> None:
-        """Note which of the [env, …] observations are broken, and show zeros there, so that the policy can act."""
+        """Note which of the [env, …] observations are broken, and show zeros there, so that the policy can act.
+
+        Whole numbers stay: they are never broken, and zero may be none of those that a discrete space holds.
+        """
         parts = list(observations.values()) if isinstance(observations, dict) else [observations]
+        parts = [part for part in parts if np.issubdtype(part.dtype, np.floating)]
         for part in parts:
-            if np.issubdtype(part.dtype, np.floating):
-                self.observations[step] |= ~np.isfinite(part.reshape(len(part), -1)).all(axis=1)
+            self.observations[step] |= ~np.isfinite(part.reshape(len(part), -1)).all(axis=1)
         if self.observations[step].any():
             for part in parts:
                 part[self.observations[step]] = 0

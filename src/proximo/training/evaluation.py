@@ -100,7 +100,7 @@ def evaluate(
             stacklevel=2,
         )
     try:
-        masks = MaskReader(vec_env) if use_masking else None
+        masks = MaskReader(vec_env, stage="evaluation") if use_masking else None
         _play(model, vec_env, tally, deterministic, render, callback, masks)
     finally:
         if isinstance(env, str):

@@ -124,6 +124,18 @@ def test_what_is_repeated_becomes_dull(kind: Any, observation_space: Any) -> Non
     assert reward.metrics["loss"][-1][1] < 0.6 * reward.metrics["loss"][0][1]
 
 
+@pytest.mark.parametrize(
+    ("space", "stored", "expected"),
+    [
+        (spaces.Discrete(3, start=5), [2], [0, 0, 1]),
+        (spaces.MultiDiscrete([2, 3], start=[4, 9]), [1, 0], [0, 1, 1, 0, 0]),
+    ],
+)
+def test_stored_actions_count_from_zero(space: Any, stored: list[int], expected: list[int]) -> None:
+    reward = ICM(fake_envs(action_space=space))
+    assert reward.encode_actions(torch.tensor([stored])).tolist() == [expected]
+
+
 @pytest.mark.parametrize("kind", [PseudoCounts, E3B, RIDE, NGU])
 def test_encoders_learn_to_tell_the_action(kind: Any) -> None:
     """The action is written into the next state, so the inverse model can know it."""

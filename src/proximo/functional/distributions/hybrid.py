@@ -10,13 +10,15 @@ from torch import Tensor, nn
 
 from proximo.data import Array
 from proximo.functional.actions import leaves
-from proximo.functional.distributions.base import Distribution
+from proximo.functional.distributions.base import Distribution, as_masks
 from proximo.functional.distributions.gaussian import DiagGaussianDistribution
 from proximo.functional.spaces import Space, get_action_dim
 
 
 class HybridDistribution(Distribution):
     """Independent parts: log-probabilities and entropies add up, masks reach the discrete parts."""
+
+    device: torch.device  # of the parameters given last
 
     def __init__(self, space: Space, make_part: Callable[[Space], Distribution]) -> None:
         self.parts = [make_part(leaf) for leaf in leaves(space)]
@@ -33,6 +35,7 @@ class HybridDistribution(Distribution):
         return nn.Linear(latent_dim, self.parameter_width), log_std
 
     def proba_distribution(self, parameters: Tensor, log_std: Tensor) -> Self:
+        self.device = parameters.device
         pieces = parameters.split(self.parameter_widths, dim=1)
         for part, piece, deviation in zip(self.parts, pieces, log_std.split(self.deviations), strict=True):
             if isinstance(part, DiagGaussianDistribution):
@@ -44,7 +47,9 @@ class HybridDistribution(Distribution):
     def apply_masking(self, masks: Tensor | Array | None) -> None:
         pieces: Sequence[Tensor | None] = [None] * len(self.parts)
         if masks is not None:
-            pieces = torch.as_tensor(masks, dtype=torch.bool).split(self.mask_widths, dim=1)
+            if not self.mask_width:
+                raise ValueError("the actions have no discrete choices to mask")
+            pieces = as_masks(masks, self.mask_width, self.device).split(self.mask_widths, dim=1)
         for part, piece in zip(self.parts, pieces, strict=True):
             if part.mask_width:
                 part.apply_masking(piece)

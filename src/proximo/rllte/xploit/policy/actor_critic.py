@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from proximo.data import TensorObservation
 from proximo.functional.distributions import Distribution
 from proximo.functional.schedules import ConstantSchedule
-from proximo.functional.spaces import Space, preprocess_obs
+from proximo.functional.spaces import Space, counted_from_zero, preprocess_obs
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.published_encoders import BaseEncoder
 from proximo.rllte.xploit.policy.base import BasePolicy
@@ -152,6 +152,6 @@ class OnPolicyDecoupledActorCritic(HousePolicy):
         """Advantages [batch, 1], values [batch, 1], log-probabilities [batch] and the mean entropy."""
         values, log_probs, entropy = self._evaluate(obs, actions)
         features, _ = self.network.extract_features(obs)
-        encoded = preprocess_obs(actions, self.action_space, normalize_images=False)
+        encoded = preprocess_obs(actions, counted_from_zero(self.action_space), normalize_images=False)
         advantages = self.gae(torch.cat([features, cast("Tensor", encoded).flatten(1)], dim=1))
         return advantages, values, log_probs, entropy

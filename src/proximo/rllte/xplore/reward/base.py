@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 from proximo.errors import NonFiniteError, near_matches
 from proximo.functional.distributions import make_proba_distribution
-from proximo.functional.spaces import get_action_dim, get_flattened_obs_dim, is_image_space, preprocess_obs
+from proximo.functional.spaces import (
+    counted_from_zero,
+    get_action_dim,
+    get_flattened_obs_dim,
+    is_image_space,
+    preprocess_obs,
+)
 from proximo.functional.statistics import RunningMeanStd
 
 Samples = Mapping[str, Tensor]
@@ -258,7 +264,7 @@ class NoveltyReward(BaseReward):
 
     def encode_actions(self, actions: Tensor) -> Tensor:
         """[batch, action column] → [batch, width]: choices one-hot, switches and continuous actions as they are."""
-        encoded = preprocess_obs(actions, self.action_space, normalize_images=False)
+        encoded = preprocess_obs(actions, counted_from_zero(self.action_space), normalize_images=False)
         return encoded.flatten(1)  # type: ignore[union-attr]
 
     def action_losses(self, predicted: Tensor, actions: Tensor) -> Tensor:
