@@ -1,6 +1,6 @@
 """PyBullet's client, which looks every function of the simulator up anew, made to remember them.
 
-A step of a walking robot calls some forty of them: a tenth of its time goes into looking them up.
+A step of a walking robot calls dozens of them, and looking them up takes time that the simulator does not need.
 """
 
 from __future__ import annotations

@@ -88,11 +88,10 @@ class StackedObservations:
         orders = channels_order if isinstance(channels_order, Mapping) else dict.fromkeys(parts, channels_order)
         self._stacks: dict[str, _BoxStack] = {}
         for key, part in parts.items():
+            where = f" under key {key!r}" if key else ""
             if not isinstance(part, spaces.Box):
-                where = f" under key {key!r}" if key else ""
                 raise TypeError(f"only Box observations, or a Dict of them, can be stacked; got {part}{where}")
             if not part.shape:
-                where = f" under key {key!r}" if key else ""
                 raise TypeError(f"a single number cannot be stacked; got {part}{where}: give it the shape (1,)")
             self._stacks[key] = _BoxStack(num_envs, n_stack, part, orders[key])
         stacked: dict[str, Space] = {key: stack.space for key, stack in self._stacks.items()}

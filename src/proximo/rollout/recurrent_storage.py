@@ -34,11 +34,10 @@ class RecurrentRolloutBuffer(RolloutBuffer):
         gamma: float = 0.99,
         n_envs: int = 1,
     ) -> None:
-        expected = f"({buffer_size}, layers, {n_envs}, hidden)"
         if len(hidden_state_shape) != 4 or (hidden_state_shape[0], hidden_state_shape[2]) != (buffer_size, n_envs):
             raise ValueError(
-                f"hidden_state_shape is {hidden_state_shape}, expected {expected}: a state for every step "
-                "of every environment"
+                f"hidden_state_shape is {hidden_state_shape}, expected ({buffer_size}, layers, {n_envs}, hidden): a "
+                "state for every step of every environment"
             )
         self.hidden_state_shape = hidden_state_shape
         super().__init__(buffer_size, observation_space, action_space, device, gae_lambda, gamma, n_envs)

@@ -23,8 +23,8 @@ def sum_independent_dims(tensor: Tensor) -> Tensor:
 MASKED_LOGIT = -1e8
 
 
-def as_masks(masks: Tensor | Array, width: int, device: torch.device) -> Tensor:
-    """[batch, width] bool, of masks in any form and shape."""
+def as_masks(masks: Tensor | Array, width: int, device: torch.device | None = None) -> Tensor:
+    """[batch, width] bool, of masks in any form and shape; on a device, or where they are."""
     return torch.as_tensor(masks, dtype=torch.bool, device=device).reshape(-1, width)
 
 

@@ -18,8 +18,6 @@ from proximo.functional.spaces import Space, get_action_dim
 class HybridDistribution(Distribution):
     """Independent parts: log-probabilities and entropies add up, masks reach the discrete parts."""
 
-    device: torch.device  # of the parameters given last
-
     def __init__(self, space: Space, make_part: Callable[[Space], Distribution]) -> None:
         self.parts = [make_part(leaf) for leaf in leaves(space)]
         self.widths = [get_action_dim(leaf) for leaf in leaves(space)]  # columns of the flat action
@@ -35,7 +33,6 @@ class HybridDistribution(Distribution):
         return nn.Linear(latent_dim, self.parameter_width), log_std
 
     def proba_distribution(self, parameters: Tensor, log_std: Tensor) -> Self:
-        self.device = parameters.device
         pieces = parameters.split(self.parameter_widths, dim=1)
         for part, piece, deviation in zip(self.parts, pieces, log_std.split(self.deviations), strict=True):
             if isinstance(part, DiagGaussianDistribution):
@@ -49,7 +46,7 @@ class HybridDistribution(Distribution):
         if masks is not None:
             if not self.mask_width:
                 raise ValueError("the actions have no discrete choices to mask")
-            pieces = as_masks(masks, self.mask_width, self.device).split(self.mask_widths, dim=1)
+            pieces = as_masks(masks, self.mask_width).split(self.mask_widths, dim=1)
         for part, piece in zip(self.parts, pieces, strict=True):
             if part.mask_width:
                 part.apply_masking(piece)
