@@ -51,6 +51,33 @@ def assert_equal_infos(first, second):
         np.testing.assert_equal(without_times(one), without_times(other))
 
 
+class OnlyForItsMaker:
+    """In a cycle, so that only the collector frees it, and as unforgiving in a foreign process as an EnvPool."""
+
+    def __init__(self):
+        self.itself = self
+        self.process = os.getpid()
+
+    def __del__(self):
+        if os.getpid() != self.process:
+            os.abort()
+
+
+def test_a_forked_worker_leaves_its_parents_garbage_alone():
+    gc.disable()  # so that the garbage is still there
+    try:
+        OnlyForItsMaker()
+        env = make(CountingEnv)
+        assert not gc.isenabled()
+        env.reset()
+        env.close()
+    finally:
+        gc.enable()
+    env = make(CountingEnv)
+    assert gc.isenabled()
+    env.close()
+
+
 @pytest.mark.parametrize("envs_per_worker", [1, 2, 5, None])
 def test_workers_do_exactly_what_the_process_does(envs_per_worker):
     workers = make_vec_env(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import pickle
 import signal
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -63,7 +64,8 @@ class WorkerHandle:
             ),
             daemon=True,
         )
-        self.process.start()
+        with _without_collector():  # until the worker has put the parent's garbage aside
+            self.process.start()
         theirs.close()  # so that the worker's death reads as the end of the pipe
         self.awaiting, self.dead = True, False
 
@@ -142,6 +144,17 @@ class WorkerHandle:
     def environments(self) -> str:
         first, last = self.indices[0], self.indices[-1]
         return f"environment {first}" if first == last else f"environments {first} to {last}"
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def seconds_to_start(reset_timeout: float | None) -> float | None:

@@ -227,6 +227,8 @@ def serve(
 
     ``replaces`` says that there was a worker for these environments before.
     """
+    gc.freeze()  # a forked worker has the parent's garbage too: an EnvPool there, freed here, would end this process
+    gc.enable()
     for other in inherited:  # of a forked worker: held open, they would hide the parent's end from its siblings
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
