@@ -9,6 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO as OracleRecurrentPPO
+from sb3_contrib.common.recurrent import buffers as oracle_buffers
 from sb3_contrib.common.recurrent import policies as oracle_policies
 from sb3_contrib.common.recurrent.type_aliases import RNNStates as OracleStates
 from stable_baselines3.common.vec_env import DummyVecEnv as OracleVecEnv
@@ -18,6 +19,7 @@ from proximo import PPO, RecurrentPPO
 from proximo.data import RNNStates
 from proximo.envs import DummyVecEnv
 from proximo.networks import recurrent as policies
+from proximo.sb3_contrib.common.recurrent import buffers
 
 from .conftest import RandomEnv
 
@@ -327,3 +329,15 @@ def test_one_update(
         if name.startswith("train/"):
             assert ours.logger.name_to_value[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
     assert ours.logger.name_to_value["train/clip_fraction"] > 0.2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_flat_data_is_cut_into_the_same_sequences(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    starts, changes = generator.random((2, 20, 1)) < 0.2
+    rows, numbers = generator.normal(size=(20, 3)), generator.normal(size=(20, 1))
+    ours = buffers.create_sequencers(starts, changes, torch.device("cpu"))
+    theirs = oracle_buffers.create_sequencers(starts, changes, torch.device("cpu"))
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    torch.testing.assert_close(ours[1](rows), theirs[1](rows), rtol=0, atol=0)
+    torch.testing.assert_close(ours[2](numbers, padding_value=7.0), theirs[2](numbers, padding_value=7.0))

@@ -5,7 +5,8 @@ The house's own collector needs none: it stores what is remembered where sequenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,50 @@ class RecurrentRolloutBuffer(RolloutBuffer):
 
     def _memories(self) -> tuple[list[Array], list[Array]]:
         return [self.hidden_states_pi, self.cell_states_pi], [self.hidden_states_vf, self.cell_states_vf]
+
+
+def create_sequencers(
+    episode_starts: Array, env_change: Array, device: torch.device | str
+) -> tuple[Array, Callable[..., torch.Tensor], Callable[..., torch.Tensor]]:
+    """Where the sequences of flat data begin, and two functions that cut data of the same length there.
+
+    A sequence ends with its episode and where the rows of another environment follow.
+
+    >>> begins, pad_rows, pad_and_flatten_rows = create_sequencers(np.array([0, 0, 1]), np.array([1, 0, 0]), "cpu")
+    >>> begins
+    array([0, 2])
+    >>> pad_rows(np.array([5.0, 6.0, 7.0]))
+    tensor([[5., 6.],
+            [7., 0.]], dtype=torch.float64)
+    """
+    begins = np.logical_or(episode_starts, env_change).flatten()
+    begins[0] = True
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(begins)) - 1
+    return first, partial(pad, first, last, device), partial(pad_and_flatten, first, last, device)
+
+
+def pad(
+    seq_start_indices: Array,
+    seq_end_indices: Array,
+    device: torch.device | str,
+    tensor: Array,
+    padding_value: float = 0.0,
+) -> torch.Tensor:
+    """[row, …] → [sequence, longest, …], the sequences given by their first and last rows."""
+    sequences = [
+        torch.tensor(tensor[first : last + 1], device=device)
+        for first, last in zip(seq_start_indices, seq_end_indices, strict=True)
+    ]
+    return torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=padding_value)
+
+
+def pad_and_flatten(
+    seq_start_indices: Array,
+    seq_end_indices: Array,
+    device: torch.device | str,
+    tensor: Array,
+    padding_value: float = 0.0,
+) -> torch.Tensor:
+    """:func:`pad` for single numbers: [row] → [sequence · longest]."""
+    return pad(seq_start_indices, seq_end_indices, device, tensor, padding_value).flatten()

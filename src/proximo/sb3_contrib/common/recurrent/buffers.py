@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proximo.data import RNNStates
-from proximo.rollout.recurrent_storage import RecurrentRolloutBuffer
+from proximo.rollout.recurrent_storage import RecurrentRolloutBuffer, create_sequencers, pad, pad_and_flatten
 from proximo.rollout.recurrent_storage import RecurrentRolloutBuffer as RecurrentDictRolloutBuffer
 from proximo.sb3_contrib.common.recurrent.type_aliases import (
     RecurrentDictRolloutBufferSamples,
@@ -16,4 +16,7 @@ __all__ = [
     "RecurrentDictRolloutBufferSamples",
     "RecurrentRolloutBuffer",
     "RecurrentRolloutBufferSamples",
+    "create_sequencers",
+    "pad",
+    "pad_and_flatten",
 ]
