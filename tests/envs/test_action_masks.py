@@ -223,7 +223,10 @@ def test_wrong_length_names_the_environment(mask):
         env.action_masks()
 
 
-@pytest.mark.parametrize("mask", [None, True, 1.0, {"first": [True] * 4}], ids=repr)
+NO_MASKS = [None, True, 1.0, {"first": [True] * 4}, list("abcd"), [1.0, 0.0, 1.0, np.nan]]
+
+
+@pytest.mark.parametrize("mask", NO_MASKS, ids=repr)
 def test_what_is_no_mask_is_named(mask):
     expected = rf"mask of environment 1 is {re.escape(repr(mask))}, expected an array of shape \(4,\).*Discrete\(4\)"
     env = DummyVecEnv([Clock, lambda: BadMask(mask)])
@@ -235,6 +238,14 @@ def test_what_is_no_mask_is_named(mask):
     with pytest.raises(EnvWorkerError, match=expected):
         workers.action_masks()
     workers.close()
+
+
+def test_foreign_vector_environments_name_the_environment_too():
+    foreign = as_vec_env(ForeignDummyVecEnv([Clock, lambda: BadMask(np.ones(3))]))
+    with pytest.raises(ValueError, match=r"mask of environment 1 has shape \(3,\), expected .*Discrete\(4\)"):
+        foreign.action_masks()
+    with pytest.raises(ValueError, match="mask of environment 1 has shape"):
+        get_action_masks(foreign)
 
 
 def test_masks_of_more_dimensions_are_flattened():

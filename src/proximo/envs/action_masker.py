@@ -11,7 +11,7 @@ import numpy as np
 
 from proximo.data import Array
 from proximo.envs.vec_env import VecEnv
-from proximo.functional.actions import mask_groups
+from proximo.functional.actions import mask_groups, mask_row, mask_rows
 from proximo.functional.spaces import Space
 
 EXPECTED_METHOD_NAME = "action_masks"
@@ -79,19 +79,10 @@ class MaskRows:
         rows, shape = self.rows, self.rows.shape[1:]
         for index, method in enumerate(self.methods):
             self.asked = index
-            mask = method()
-            rows[index] = mask if getattr(mask, "shape", None) == shape else self._flat(index, mask)
+            mask = np.asarray(method())
+            is_row = mask.shape == shape and mask.dtype.kind in "biu"
+            rows[index] = mask if is_row else mask_row(mask, self.action_space, self.first_index + index)
         return rows
-
-    def _flat(self, index: int, mask: Any) -> Array:
-        array = np.asarray(mask)
-        if array.ndim == 0 or array.size != self.rows.shape[1]:
-            came = f"is {mask!r}" if array.ndim == 0 else f"has shape {array.shape}"
-            raise ValueError(
-                f"the action mask of environment {self.first_index + index} {came}, expected an array of shape "
-                f"({self.rows.shape[1]},): an entry for each choice of {self.action_space}"
-            )
-        return array.reshape(-1)
 
 
 def get_action_masks(env: Any) -> Array:
@@ -99,7 +90,7 @@ def get_action_masks(env: Any) -> Array:
     if isinstance(env, VecEnv):
         return env.action_masks().copy()
     if hasattr(env, "env_method"):  # a vector environment of another library
-        return np.stack(env.env_method(EXPECTED_METHOD_NAME))
+        return mask_rows(env.env_method(EXPECTED_METHOD_NAME), env.action_space)
     return np.asarray(env.get_wrapper_attr(EXPECTED_METHOD_NAME)(), np.bool_)
 
 

@@ -47,6 +47,7 @@ from proximo.envs.vec_env import (
     is_vecenv_wrapped,
 )
 from proximo.envs.vec_monitor import EpisodeTotals
+from proximo.functional.actions import mask_rows
 from proximo.functional.spaces import NestedObservation, Space, check_for_nested_spaces, is_nested
 
 
@@ -297,7 +298,7 @@ class VectorEnvAdapter(VecEnv):
         vector = get_vector_state(self.vector_env)
         masks = self._masks_in_infos()  # what the next action may be, where the latest infos tell
         own = {"vector": vector, "totals": self._totals.state(), "to_be_reset": list(self._to_be_reset)}
-        return super().get_state() | own | {"masks": None if masks is None else _mask_rows(masks)}
+        return super().get_state() | own | {"masks": None if masks is None else mask_rows(masks, self.action_space)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         super().set_state(state)
@@ -343,7 +344,7 @@ class VectorEnvAdapter(VecEnv):
         if masks is None:
             masks = self._require("call")(EXPECTED_METHOD_NAME)
         rows = masks() if callable(masks) else masks
-        return _mask_rows(rows)
+        return mask_rows(rows, self.action_space)
 
     def _masks_in_infos(self) -> Any:
         infos = self._vector_infos or {}
@@ -427,10 +428,6 @@ def _autoreset_mode(vector_env: Any) -> AutoresetMode:
             )
         return AutoresetMode.NEXT_STEP
     return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
-
-
-def _mask_rows(masks: Any) -> Array:
-    return np.stack([np.asarray(row, bool).reshape(-1) for row in masks])
 
 
 def info_of(vector_infos: Info, index: int) -> Info:

@@ -28,6 +28,7 @@ from proximo.envs.plain import from_plain, to_plain
 from proximo.envs.rendering import show_image, tile_images
 from proximo.envs.state import no_state
 from proximo.errors import EnvironmentStateError
+from proximo.functional.actions import mask_rows
 from proximo.functional.spaces import Space
 
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
@@ -187,7 +188,7 @@ class VecEnv(ABC):
 
     def action_masks(self) -> Array:
         """What the environments' ``action_masks()`` allow now: [env, mask] bool, which the next call may overwrite."""
-        return np.stack([np.asarray(mask, bool).reshape(-1) for mask in self.env_method("action_masks")])
+        return mask_rows(self.env_method("action_masks"), self.action_space)
 
     def has_attr(self, attr_name: str) -> bool:
         """Whether every environment has the attribute."""

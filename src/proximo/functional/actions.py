@@ -6,7 +6,7 @@ structure that the environment declared is restored where the action leaves for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,28 @@ def mask_groups(space: Space) -> list[int]:
             case spaces.MultiBinary():
                 sizes.extend([2] * get_action_dim(leaf))
     return sizes
+
+
+def mask_row(mask: Any, space: Space, environment: int) -> Array:
+    """The mask that an environment gave, as one row; ``environment`` is its index, for the error message.
+
+    >>> mask_row([[1], [0], [1]], spaces.Discrete(3), environment=0)
+    array([ True, False,  True])
+    """
+    array, width = np.asarray(mask), sum(mask_groups(space))
+    fits = array.ndim > 0 and array.size == width
+    if not fits or array.dtype.kind not in "biuf" or np.isnan(array).any():
+        came = f"is {array.tolist()!r}" if fits or array.ndim == 0 else f"has shape {array.shape}"
+        raise ValueError(
+            f"the action mask of environment {environment} {came}, expected an array of shape ({width},) that is true "
+            f"where an action is allowed: an entry for each choice of {space}"
+        )
+    return array.reshape(-1).astype(np.bool_)
+
+
+def mask_rows(masks: Iterable[Any], space: Space) -> Array:
+    """The masks of all environments, [env, mask] bool."""
+    return np.stack([mask_row(mask, space, index) for index, mask in enumerate(masks)])
 
 
 def rows_without_choice(masks: Array, groups: Sequence[int]) -> Array:
