@@ -217,7 +217,7 @@ def test_an_update_leaves_nothing_behind_that_acting_reads(rows):
     backend = make_backend(policy)
     rollout = collected_rollout(backend, 74, 2)
     backend.start_update(rollout)
-    backend.ppo_epoch(rollout, np.arange(148), settings_with(batch_size=128))
+    backend.ppo_epochs(rollout, np.arange(148)[None], settings_with(batch_size=128))
     observations = np.random.default_rng(0).standard_normal((rows, 5), dtype=np.float32)
     with torch.no_grad():
         expected = policy.predict_values(torch.from_numpy(observations)).numpy().ravel()

@@ -107,7 +107,7 @@ def test_gradients_are_autograds(noise, objective):
     rollout = collected_rollout(backend, 75, 2)
     choices = settings_with(batch_size=150, max_grad_norm=1e9, ent_coef=0.05, objective=objective)
     backend.start_update(rollout)
-    rows, _ = backend.ppo_epoch(rollout, np.arange(150), choices)
+    rows, _ = backend.ppo_epochs(rollout, np.arange(150)[None], choices)
     expected, _ = torch_epoch(reference, rollout, np.arange(150), choices)
     np.testing.assert_allclose(rows, expected, atol=2e-5, rtol=1e-4)
     for (name, one), other in zip(policy.named_parameters(), reference.parameters(), strict=True):

@@ -225,12 +225,6 @@ class FusedBackend:
         self._bind_masks(self._update, rollout.action_masks, (rollout.steps, rollout.environments))
         self._samples = samples
 
-    def ppo_epoch(
-        self, rollout: Rollout, order: NDArray[np.int64], settings: UpdateSettings
-    ) -> tuple[NDArray[np.float64], EpochStatus]:
-        """One pass of gradient steps over the samples of ``order`` [sample]; see :meth:`ppo_epochs`."""
-        return self.ppo_epochs(rollout, np.asarray(order)[None], settings)
-
     def ppo_epochs(
         self, rollout: Rollout, orders: NDArray[np.int64], settings: UpdateSettings
     ) -> tuple[NDArray[np.float64], EpochStatus]:
