@@ -48,7 +48,7 @@ def test_residual_stages_halve_the_image() -> None:
         9 * inputs * outputs + outputs + 4 * (9 * outputs**2 + outputs) for inputs, outputs in [(3, 8), (8, 16)]
     )
     assert parameters == stages
-    with pytest.raises(ValueError, match="net_arch is empty"):
+    with pytest.raises(ValueError, match="list of channels is empty"):
         EspeholtResidualEncoder(IMAGES, 7, net_arch=[])
 
 

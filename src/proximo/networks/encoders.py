@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -106,10 +107,21 @@ class ResidualBlock(nn.Module):
         return images + self.second(functional.relu(hidden, inplace=True))
 
 
+def residual_stages(inputs: int, channels: Sequence[int]) -> list[nn.Module]:
+    """For each entry of ``channels``: a convolution, a pooling that halves the image, two residual blocks."""
+    if not channels:
+        raise ValueError("the list of channels is empty; expected those of at least one stage, such as [16, 32, 32]")
+    layers: list[nn.Module] = []
+    for before, width in pairwise((inputs, *channels)):
+        layers += [nn.Conv2d(before, width, kernel_size=3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
+        layers += [ResidualBlock(width), ResidualBlock(width)]
+    return layers
+
+
 class ImpalaCNN(BaseFeaturesExtractor):
     """The residual network of IMPALA (Espeholt et al. 2018), which Procgen is usually played with.
 
-    Each entry of ``channels`` is a stage: a convolution, a pooling that halves the image, two residual blocks.
+    ``channels`` are those of its :func:`residual_stages`.
     """
 
     init_gain: ClassVar[float] = 1.0  # every residual block adds its branch to its input; √2 would double the variance
@@ -128,14 +140,10 @@ class ImpalaCNN(BaseFeaturesExtractor):
                 "policy_kwargs={'normalize_images': False} if the images are floats already"
             )
         super().__init__(observation_space, features_dim)
-        width, *size = observation_space.shape  # type: ignore[misc]
-        layers: list[nn.Module] = []
-        for wanted in channels:
-            layers += [nn.Conv2d(width, wanted, kernel_size=3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
-            layers += [ResidualBlock(wanted), ResidualBlock(wanted)]
-            width, size = wanted, [-(-side // 2) for side in size]
-        self.cnn = nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Flatten())
-        self.linear = nn.Sequential(nn.Linear(width * math.prod(size), features_dim), nn.ReLU(inplace=True))
+        inputs, *size = observation_space.shape  # type: ignore[misc]
+        self.cnn = nn.Sequential(*residual_stages(inputs, channels), nn.ReLU(inplace=True), nn.Flatten())
+        flat = channels[-1] * math.prod(-(-side // 2 ** len(channels)) for side in size)
+        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU(inplace=True))
 
     def forward(self, observations: Tensor) -> Tensor:
         return self.linear(self.cnn(observations.contiguous(memory_format=torch.channels_last)))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from proximo.functional.spaces import Space, get_flattened_obs_dim
-from proximo.networks.encoders import BaseFeaturesExtractor, ImpalaCNN, ResidualBlock
+from proximo.networks.encoders import BaseFeaturesExtractor, ImpalaCNN, residual_stages
 
 
 class BaseEncoder(BaseFeaturesExtractor):
@@ -157,8 +157,7 @@ class TassaCnnEncoder(ImageEncoder):
 class EspeholtResidualEncoder(ImageEncoder):
     """IMPALA's residual network (Espeholt et al. 2018), the usual one on Procgen.
 
-    Each entry of ``net_arch`` is a stage with so many channels: convolution, pooling to half the size, two residual
-    blocks.
+    ``net_arch`` are the channels of its :func:`residual_stages`.
     """
 
     init_gain: ClassVar[float] = ImpalaCNN.init_gain
@@ -166,21 +165,11 @@ class EspeholtResidualEncoder(ImageEncoder):
     def __init__(
         self, observation_space: Space, feature_dim: int = 256, net_arch: Sequence[int] = (16, 32, 32)
     ) -> None:
-        if not net_arch:
-            raise ValueError("net_arch is empty; expected the channels of at least one stage, such as [16, 32, 32]")
         self.net_arch = tuple(net_arch)
         super().__init__(observation_space, feature_dim)
 
     def _make_trunk(self, channels: int) -> nn.Sequential:
-        layers: list[nn.Module] = []
-        for inputs, outputs in zip((channels, *self.net_arch), self.net_arch, strict=False):
-            layers += [
-                nn.Conv2d(inputs, outputs, kernel_size=3, padding=1),
-                nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
-                ResidualBlock(outputs),
-                ResidualBlock(outputs),
-            ]
-        return nn.Sequential(*layers, nn.Flatten(), nn.ReLU(inplace=True))
+        return nn.Sequential(*residual_stages(channels, self.net_arch), nn.Flatten(), nn.ReLU(inplace=True))
 
 
 class RaffinCombinedEncoder(BaseEncoder):
