@@ -23,6 +23,7 @@ class Puppet:
     """Values that tell who asked: 1 while acting, 10 + environment for a cut episode, 20 + environment at the end."""
 
     def __init__(self) -> None:
+        self.states = None
         self.started: list[tuple[int, int]] = []
         self.asked: list[tuple[Any, Any]] = []
         self.masks: list[Any] = []

@@ -216,19 +216,20 @@ class OnPolicyAlgorithm(ABC):
         obstacle = None
         if not is_stock(self.rollout_buffer):  # kernels read the memory, and would pass by a subclass's get()
             obstacle = f"rollout buffer is {type(self.rollout_buffer).__name__}"
-        states = getattr(getattr(self, "_backend", None), "states", None)
+        previous: FusedBackend | TorchBackend | None = getattr(self, "_backend", None)
         self._backend = make_backend(
             self.policy, flat, self.generator, self._backend_choice, obstacle, self.sde_sample_freq
         )
-        if isinstance(self._backend, TorchBackend):
-            self._backend.states = states  # what a policy with memory remembers outlives a new binding
+        if previous is not None and self.policy.recurrent:
+            self._backend.states = previous.states  # what a policy with memory remembers outlives a new binding
         if self.verbose >= 1:
             print(f"Using {self.device} device, backend {self._backend.description}")  # noqa: T201
 
     def _current_backend(self) -> FusedBackend | TorchBackend:
         """The backend, bound anew when the user replaced the policy, a part of it, or the optimiser or its state."""
         flat = self._backend.flat
-        if flat.module is not self.policy or flat.optimizer is not self.policy.optimizer or not flat.is_current():
+        same = flat.module is self.policy and flat.optimizer is self.policy.optimizer
+        if not (same and self._backend.is_current()):
             self._bind_backend()
         return self._backend
 
@@ -432,6 +433,11 @@ class OnPolicyAlgorithm(ABC):
     ) -> bool:
         """Fill the buffer with one rollout and its advantages; False when a callback ended it."""
         collector = self._required_collector()
+        if n_rollout_steps != rollout_buffer.buffer_size:
+            raise ValueError(
+                f"the rollout buffer holds {rollout_buffer.buffer_size} steps, {n_rollout_steps} were asked for; give "
+                "n_steps to the constructor, or to load(), which make a buffer of that size"
+            )
         listener = CallbackListener(self, callback)
         context = {
             "self": self,

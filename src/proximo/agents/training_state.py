@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from proximo.backends.torch_autograd import TorchBackend
 from proximo.data import RNNStates
 from proximo.envs.plain import set_space_states, space_states
 from proximo.envs.vec_env import copy_observation
@@ -153,13 +152,13 @@ def _set_progress(model: OnPolicyAlgorithm, progress: Mapping[str, Any]) -> None
 
 def _memory(model: OnPolicyAlgorithm) -> State | None:
     """What a policy with memory remembers of the current episodes."""
-    states = model._backend.states if isinstance(model._backend, TorchBackend) else None
+    states = model._backend.states
     return None if states is None else {"pi": list(states.pi), "vf": list(states.vf)}
 
 
 def _set_memory(model: OnPolicyAlgorithm, memory: Mapping[str, Any] | None) -> None:
     backend = model._current_backend()
-    if memory is not None and isinstance(backend, TorchBackend):
+    if memory is not None and model.policy.recurrent:
         pi, vf = (tuple(part.to(model.device) for part in memory[name]) for name in ("pi", "vf"))
         backend.states = RNNStates(pi, vf)
 

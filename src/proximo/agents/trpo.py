@@ -123,6 +123,7 @@ class TRPO(OnPolicyAlgorithm):
             line_search_max_iter=self.line_search_max_iter,
             sub_sampling_factor=self.sub_sampling_factor,
             normalize_advantage=self.normalize_advantage,
+            skip_non_finite=self.on_non_finite == "skip",
         )
 
     def train(self) -> None:

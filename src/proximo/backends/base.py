@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from proximo.data import Array, Observation, Rollout
+from proximo.data import Array, Observation, RNNStates, Rollout
 
 
 class Backend(Protocol):
     """Runs a policy's network over the policy's own memory."""
 
     description: str  # "fused", or "torch: " and why
+    states: RNNStates | None  # what a policy with memory remembers of the current episodes
+
+    def is_current(self) -> bool:
+        """Whether the policy is still as it was bound; if not, a new backend is due."""
 
     def start_rollout(self, steps: int, environments: int) -> None:
         """Prepare for ``steps`` calls of :meth:`act` (evaluation mode, random numbers)."""

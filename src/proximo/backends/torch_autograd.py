@@ -29,6 +29,10 @@ class TorchBackend:
         self.sde_sample_freq = sde_sample_freq  # steps between new noise matrices; −1: one set per rollout
         self.states: RNNStates | None = None  # what a policy with memory remembers of the current episodes
 
+    def is_current(self) -> bool:
+        """Whether the policy's parameters are still where they were bound."""
+        return self.flat.is_current()
+
     def start_rollout(self, steps: int, environments: int) -> None:
         self.policy.set_training_mode(False)
         if self.policy.use_sde:

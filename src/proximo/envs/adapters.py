@@ -171,7 +171,7 @@ class VectorEnvAdapter(VecEnv):
         self._totals.clear()
         self._to_be_reset = []
         self.reset_infos = [info_of(infos, index) for index in range(self.num_envs)]
-        return observations
+        return copy_observation(observations)
 
     def _first_observations(self) -> tuple[Observation, Info]:
         observations, self._vector_infos = self.vector_env.reset(**self._reset_arguments())
@@ -206,7 +206,8 @@ class VectorEnvAdapter(VecEnv):
             info.setdefault("TimeLimit.truncated", False)
             if step.valid is not None and not step.valid[index]:
                 info[AUTORESET_KEY] = True
-        return step.observations, step.rewards, step.terminated | step.truncated, infos
+        # gymnasium's vector environments may reuse their memory (copy=False)
+        return copy_observation(step.observations), step.rewards, step.terminated | step.truncated, infos
 
     def step_arrays(self, actions: Any) -> StepArrays:
         return self._advance(actions)[0]

@@ -152,7 +152,8 @@ class MaxAndSkipEnv(gym.Wrapper[Any, Any, Any, Any]):
             frame, reward, terminated, truncated, info = step(action)
             total_reward += float(reward)
             if seen:
-                self._last_two[frame_index - self._skip] = frame
+                # the game draws into new memory each time; another environment may not
+                self._last_two[frame_index - self._skip] = frame if self._game is not None else np.array(frame)
             if terminated or truncated:
                 break
         return np.maximum(*self._last_two), total_reward, terminated, truncated, info

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class VecCheckNan(StepTransform):
 
     def reset(self) -> Observation:
         self._observations = self.venv.reset()
-        self._check("the environment's reset", observations=self._observations)
+        self._check(lambda: "the environment's reset", observations=self._observations)
         return self._observations
 
     def step_async(self, actions: Any) -> None:
@@ -48,11 +48,13 @@ class VecCheckNan(StepTransform):
         numbers = actions
         if isinstance(self.action_space, spaces.Dict | spaces.Tuple):
             numbers = np.array([spaces.flatten(self.action_space, action) for action in actions])
-        self._check(f"the policy, for observations {self._observations}", actions=numbers)
+        self._check(lambda: f"the policy, for observations {self._observations}", actions=numbers)
         self._actions = actions
 
     def transform(self, step: StepArrays) -> StepArrays:
-        source = f"the environment, for actions {self._actions}"
+        def source() -> str:
+            return f"the environment, for actions {self._actions}"
+
         self._check(source, observations=step.observations, rewards=step.rewards)
         for index, observation in step.final_observations.items():
             name = f"final observation of environment {index}"
@@ -66,7 +68,8 @@ class VecCheckNan(StepTransform):
     def set_own_state(self, state: Mapping[str, Any]) -> None:
         self._user_warned = bool(state["warned"])
 
-    def _check(self, source: str, **named: Any) -> None:
+    def _check(self, source: Callable[[], str], **named: Any) -> None:
+        """``source`` tells where the values come from; asked only if something is wrong with them."""
         if self._user_warned and self.warn_once and not self.raise_exception:
             return
         found = []
@@ -79,7 +82,7 @@ class VecCheckNan(StepTransform):
         if not found:
             return
         self._user_warned = True
-        message = f"{'; '.join(found)}. It comes from {source}"
+        message = f"{'; '.join(found)}. It comes from {source()}"
         if self.raise_exception:
             raise NonFiniteError(message)
         warnings.warn(message, stacklevel=4)

@@ -132,7 +132,8 @@ class VecNormalize(StepTransform):
     def _take_in_compiled(self, kernels: Kernels, observations: Array) -> Array:
         statistics: RunningMeanStd = self.obs_rms  # type: ignore[assignment]
         normalised = np.empty(observations.shape, np.float32)
-        mean, var, count = np.array(statistics.mean), np.array(statistics.var), float(statistics.count)
+        mean, var = np.array(statistics.mean, np.float64), np.array(statistics.var, np.float64)
+        count = float(statistics.count)
         batch = np.ascontiguousarray(observations)
         learns = self.training and is_finite(batch)
         kernels.observations(batch, mean, var, count, self.epsilon, self.clip_obs, learns, normalised)

@@ -33,6 +33,23 @@ def leaves(space: Space) -> Iterator[Space]:
             yield space
 
 
+def stored_action_dtype(space: Space) -> np.dtype[Any]:
+    """Number type of the actions in a rollout: float32 for what is sampled as a number, and for hybrid actions."""
+    return np.dtype(np.float32) if isinstance(space, spaces.Box | spaces.Dict | spaces.Tuple) else np.dtype(space.dtype)
+
+
+def fit_to_box(space: spaces.Box, actions: Array) -> Array:
+    """Actions [..., *space.shape] within the bounds and in the number type of the space; integers are rounded.
+
+    >>> fit_to_box(spaces.Box(0, 3, (3,), np.int64), np.array([-1.0, 1.6, 9.0]))
+    array([0, 2, 3])
+    """
+    clipped = np.clip(actions, space.low, space.high)
+    if not np.issubdtype(space.dtype, np.floating):
+        clipped = np.rint(clipped)
+    return clipped.astype(space.dtype, copy=False)
+
+
 def mask_groups(space: Space) -> list[int]:
     """Sizes of the groups of an action mask: in each group, at least one entry must be true.
 
@@ -141,8 +158,7 @@ def _restore(space: Space, columns: _Columns) -> Any:
         case spaces.Discrete():
             return np.int64(columns.take(1)[0]) + space.start
         case spaces.Box():
-            values = columns.take(get_action_dim(space)).reshape(space.shape)
-            return np.asarray(np.clip(values, space.low, space.high), space.dtype)
+            return fit_to_box(space, columns.take(get_action_dim(space)).reshape(space.shape))
         case spaces.MultiDiscrete():
             return columns.take(get_action_dim(space)).astype(space.dtype) + space.start
         case _:

@@ -42,7 +42,7 @@ def cache_folder(sources: Path) -> Path:
     if not root:
         root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "proximo")
     root = os.path.abspath(root)
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(Path(__file__).read_bytes())  # the decorators' options
     for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
     return Path(root) / "kernels" / f"numba-{numba.__version__}-{sources.name}-{digest.hexdigest()[:16]}"

@@ -239,7 +239,8 @@ def preprocess_obs(
     match observation_space:
         case spaces.Box():
             if normalize_images and is_image_space(observation_space):
-                return obs.float().div_(255.0)  # in place: a second copy of the images would cost more than dividing
+                pixels = obs.float()  # if it is a copy, it is divided in place: another would cost more than dividing
+                return pixels / 255.0 if pixels is obs else pixels.div_(255.0)
             return obs.float() if observation_space.shape else obs.float().reshape(-1, 1)
         case spaces.Discrete():
             values = obs.long().reshape(-1) - int(observation_space.start)

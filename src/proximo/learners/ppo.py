@@ -19,7 +19,7 @@ from proximo.backends.torch_autograd import TorchBackend
 from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
 from proximo.functional.losses import LossTerms, UpdateSettings, actor_critic_loss
-from proximo.functional.statistics import explained_variance
+from proximo.learners.metrics import common_metrics
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.minibatches import epoch_minibatches, keep_valid, on_device
 from proximo.rollout.storage import RolloutBuffer, is_stock
@@ -123,7 +123,6 @@ class PPOLearner:
     def _metrics(self, epochs: list[Rows], buffer: RolloutBuffer, settings: UpdateSettings) -> Metrics:
         rows = np.concatenate(epochs)
         mean = mean_terms(rows)
-        trained = ... if buffer.rollout.valid is None else buffer.rollout.valid
         metrics = {
             "entropy_loss": float(mean.entropy_loss),
             "policy_gradient_loss": float(mean.policy_loss),
@@ -131,14 +130,11 @@ class PPOLearner:
             "approx_kl": float(mean_terms(epochs[-1]).approx_kl),
             "clip_fraction": float(mean.clip_fraction),
             "loss": float(LossTerms(*rows[-1]).loss),
-            "explained_variance": explained_variance(buffer.values[trained], buffer.returns[trained]),
             "learning_rate": settings.learning_rate,
             "epochs": float(len(epochs)),
             "clip_range": settings.clip_range,
+            **common_metrics(self.policy, buffer),
         }
-        deviations = getattr(self.policy, "log_std", None)
-        if deviations is not None and deviations.numel():  # hybrid actions may have no continuous part
-            metrics["std"] = float(deviations.detach().exp().mean())
         if settings.clip_range_vf is not None:
             metrics["clip_range_vf"] = settings.clip_range_vf
         if settings.skip_non_finite and (skipped := int(np.isnan(rows[:, -1]).sum())):

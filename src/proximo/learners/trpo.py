@@ -6,6 +6,8 @@ value network is fitted to the returns in minibatches.
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +21,6 @@ from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
 from proximo.functional.distributions import Distribution, kl_divergence
 from proximo.functional.losses import normalize
-from proximo.functional.statistics import explained_variance
 from proximo.functional.trust_region import (
     assign_values,
     conjugate_gradient,
@@ -30,6 +31,7 @@ from proximo.functional.trust_region import (
     influential,
     largest_step,
 )
+from proximo.learners.metrics import common_metrics
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.minibatches import minibatches, on_device, take
 from proximo.rollout.storage import RolloutBuffer, is_stock
@@ -49,6 +51,7 @@ class TrustRegionSettings:
     line_search_max_iter: int
     sub_sampling_factor: int
     normalize_advantage: bool
+    skip_non_finite: bool = False  # pass by a step whose gradient is no number, instead of stopping
 
 
 class Surrogate:
@@ -96,17 +99,14 @@ class TRPOLearner:
         self.policy.set_training_mode(True)
         actor, step = self._improve_policy(buffer, settings)
         value_loss = self._fit_values(buffer, settings, self._critic(actor))
-        metrics = {
+        return {
             "policy_objective": step.objective,
             "value_loss": value_loss,
             "kl_divergence_loss": step.divergence,
-            "explained_variance": explained_variance(buffer.values.flatten(), buffer.returns.flatten()),
             "is_line_search_success": float(step.succeeded),
             "learning_rate": settings.learning_rate,
+            **common_metrics(self.policy, buffer),
         }
-        if hasattr(self.policy, "log_std"):
-            metrics["std"] = float(self.policy.log_std.detach().exp().mean())
-        return metrics
 
     # -- the policy: one step along the natural gradient
 
@@ -118,7 +118,13 @@ class TRPOLearner:
         surrogate = Surrogate(self.policy, batch, settings.normalize_advantage)
         objective, divergence = surrogate()
         actor = influential(divergence, [part for part in self.policy.parameters() if part.requires_grad])
-        step = natural_step(objective, divergence, actor, settings)
+        try:
+            step = natural_step(objective, divergence, actor, settings)
+        except NonFiniteError as error:
+            if not settings.skip_non_finite:
+                raise
+            warnings.warn(f"the policy's step was skipped: {error}", stacklevel=2)
+            return actor, PolicyStep(float(objective.detach()), 0.0, succeeded=False)
         return actor, line_search(surrogate, actor, step, float(objective.detach()), settings)
 
     # -- the value network: minibatches of gradient steps
@@ -131,23 +137,30 @@ class TRPOLearner:
     def _fit_values(
         self, buffer: RolloutBuffer, settings: TrustRegionSettings, critic: Sequence[nn.Parameter]
     ) -> float:
-        """Least squares to the returns; the mean of the minibatches' losses."""
+        """Least squares to the returns; the mean of the losses of the minibatches that were applied."""
         for group in self.policy.optimizer.param_groups:
             group["lr"] = settings.learning_rate
         losses = [
-            self._fit_minibatch(batch, critic)
+            self._fit_minibatch(batch, critic, settings.skip_non_finite)
             for _ in range(settings.n_critic_updates)
             for batch in self._epoch(buffer, settings.batch_size)
         ]
-        return float(torch.stack(losses).mean())
+        applied = [loss for loss in losses if loss is not None]
+        if len(applied) < len(losses):
+            skipped = len(losses) - len(applied)
+            warnings.warn(f"{skipped} of {len(losses)} minibatches gave NaN or infinity and were skipped", stacklevel=2)
+        return float(torch.stack(applied).mean()) if applied else math.nan
 
-    def _fit_minibatch(self, batch: Minibatch, critic: Sequence[nn.Parameter]) -> Tensor:
+    def _fit_minibatch(self, batch: Minibatch, critic: Sequence[nn.Parameter], skip_non_finite: bool) -> Tensor | None:
+        """One step; returns its loss, None if it was skipped."""
         optimizer = self.policy.optimizer
         loss = functional.mse_loss(self.policy.predict_values(batch.observations).flatten(), batch.returns)
         optimizer.zero_grad()  # the policy's parameters have no gradient then, and the optimiser passes them by
         loss.backward(inputs=list(critic))
         norm = nn.utils.get_total_norm([part.grad for part in critic if part.grad is not None])
         if not torch.isfinite(norm):
+            if skip_non_finite:
+                return None
             raise non_finite("value network")
         optimizer.step()
         return loss.detach()

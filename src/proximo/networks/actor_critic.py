@@ -23,7 +23,7 @@ from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode_fields, encode_fields, register_class
-from proximo.functional.actions import check_masks, first_action, restore_structure
+from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
 from proximo.functional.distributions import (
     DiagGaussianDistribution,
     Distribution,
@@ -33,10 +33,10 @@ from proximo.functional.distributions import (
 )
 from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
 from proximo.networks.encoders import (
-    IMAGE_ENCODERS,
     BaseFeaturesExtractor,
     CombinedExtractor,
     FlattenExtractor,
+    ImageCNN,
     ImpalaCNN,
     MlpExtractor,
     NatureCNN,
@@ -83,7 +83,7 @@ class BasePolicy(nn.Module, ABC):
         self.optimizer_class = optimizer_class
         self.optimizer_kwargs = dict(optimizer_kwargs or {})
         self._squash_output = squash_output
-        if not normalize_images and issubclass(features_extractor_class, (*IMAGE_ENCODERS, CombinedExtractor)):
+        if not normalize_images and issubclass(features_extractor_class, (ImageCNN, CombinedExtractor)):
             self.features_extractor_kwargs.setdefault("normalized_image", True)
 
     @property
@@ -101,9 +101,15 @@ class BasePolicy(nn.Module, ABC):
         return self.features_extractor_class(self.observation_space, **self.features_extractor_kwargs)
 
     def extract_features(self, obs: TensorObservation, features_extractor: BaseFeaturesExtractor) -> Any:
-        if self.normalize_images and type(features_extractor) in IMAGE_ENCODERS and isinstance(obs, Tensor):
-            # an image space of bytes, or it would not have been built
-            return cast("NatureCNN | ImpalaCNN", features_extractor).forward_bytes(obs)
+        encoder = features_extractor
+        # images to be normalised are of bytes, or their encoder would not have been built
+        if (
+            self.normalize_images
+            and isinstance(encoder, ImageCNN)
+            and isinstance(obs, Tensor)
+            and encoder.reads_bytes()
+        ):
+            return encoder.forward_bytes(obs)
         return features_extractor(preprocess_obs(obs, self.observation_space, self.normalize_images))
 
     @staticmethod
@@ -171,9 +177,7 @@ class BasePolicy(nn.Module, ABC):
         """
         match self.action_space:
             case spaces.Box():
-                if self.squash_output:
-                    return self.unscale_action(actions)
-                return np.clip(actions, self.action_space.low, self.action_space.high)
+                return fit_to_box(self.action_space, self.unscale_action(actions) if self.squash_output else actions)
             case spaces.Discrete() | spaces.MultiDiscrete():
                 return actions + self.action_space.start if np.any(self.action_space.start) else actions
             case spaces.Dict() | spaces.Tuple():
@@ -316,7 +320,7 @@ class ActorCriticPolicy(BasePolicy):
         return make_proba_distribution(self.action_space, self.use_sde, noise if self.use_sde else None)
 
     def _default_net_arch(self) -> NetArch:
-        return [] if issubclass(self.features_extractor_class, IMAGE_ENCODERS) else {"pi": [64, 64], "vf": [64, 64]}
+        return [] if issubclass(self.features_extractor_class, ImageCNN) else {"pi": [64, 64], "vf": [64, 64]}
 
     def _build_mlp_extractor(self) -> None:
         """Make ``self.mlp_extractor``; a subclass may put its own network here."""

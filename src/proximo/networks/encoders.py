@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from proximo.functional.spaces import Space, get_flattened_obs_dim, is_image_space
+from proximo.networks.hooks import has_hooks
 
 NetArch = list[int] | dict[str, list[int]]
 
@@ -45,17 +46,48 @@ class FlattenExtractor(BaseFeaturesExtractor):
         return self.flatten(observations)
 
 
-class NatureCNN(BaseFeaturesExtractor):
-    """The convolutional network of DQN (Mnih et al. 2015): three convolutions and one linear layer."""
+class ImageCNN(BaseFeaturesExtractor):
+    """Base of the image encoders: convolutions ``cnn``, then ``linear``; bytes may be read as they come."""
 
-    def __init__(self, observation_space: Space, features_dim: int = 512, normalized_image: bool = False) -> None:
+    cnn: nn.Sequential
+    linear: nn.Sequential
+
+    def __init__(self, observation_space: Space, features_dim: int, normalized_image: bool) -> None:
         if not is_image_space(observation_space, check_channels=False, normalized_image=normalized_image):
             raise ValueError(
-                f"NatureCNN reads images: Box of three dimensions, dtype uint8, bounds 0 to 255; got "
+                f"{type(self).__name__} reads images: Box of three dimensions, dtype uint8, bounds 0 to 255; got "
                 f"{observation_space}. Use MlpPolicy for vectors, or pass "
                 "policy_kwargs={'normalize_images': False} if the images are floats already"
             )
         super().__init__(observation_space, features_dim)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        # a third faster on a CPU than channels-first, and the same numbers
+        return self.linear(self.cnn(observations.contiguous(memory_format=torch.channels_last)))
+
+    def reads_bytes(self) -> bool:
+        """Whether :meth:`forward_bytes` may stand for a call: not if what it passes by was replaced or has hooks."""
+        if type(self).forward is not ImageCNN.forward or type(self.cnn) is not nn.Sequential:
+            return False
+        first = next(iter(self.cnn), None)
+        return type(first) is nn.Conv2d and not (has_hooks(self) or has_hooks(self.cnn) or has_hooks(first))
+
+    def forward_bytes(self, images: Tensor) -> Tensor:
+        """The same for images of bytes: the division by 255 goes into the first layer's few weights."""
+        first: Any
+        first, *others = self.cnn
+        pixels = images.contiguous(memory_format=torch.channels_last).float()
+        hidden = first._conv_forward(pixels, first.weight / 255.0, first.bias)
+        for layer in others:
+            hidden = layer(hidden)
+        return self.linear(hidden)
+
+
+class NatureCNN(ImageCNN):
+    """The convolutional network of DQN (Mnih et al. 2015): three convolutions and one linear layer."""
+
+    def __init__(self, observation_space: Space, features_dim: int = 512, normalized_image: bool = False) -> None:
+        super().__init__(observation_space, features_dim, normalized_image)
         channels = observation_space.shape[0]  # type: ignore[index]
         # in place: the activations of the first layer are the largest arrays of a training step
         self.cnn = nn.Sequential(
@@ -78,20 +110,6 @@ class NatureCNN(BaseFeaturesExtractor):
                 f"images of shape {space.shape} (channels, height, width) are too small for NatureCNN, which needs at "
                 "least 36 x 36 pixels; resize them or pass your own features_extractor_class"
             ) from error
-
-    def forward(self, observations: Tensor) -> Tensor:
-        # a third faster on a CPU than channels-first, and the same numbers
-        return self.linear(self.cnn(observations.contiguous(memory_format=torch.channels_last)))
-
-    def forward_bytes(self, images: Tensor) -> Tensor:
-        """The same for images of bytes: the division by 255 goes into the first layer's few weights."""
-        first: Any
-        first, *others = self.cnn
-        pixels = images.contiguous(memory_format=torch.channels_last).float()
-        hidden = functional.conv2d(pixels, first.weight / 255.0, first.bias, first.stride)
-        for layer in others:
-            hidden = layer(hidden)
-        return self.linear(hidden)
 
 
 class ResidualBlock(nn.Module):
@@ -118,7 +136,7 @@ def residual_stages(inputs: int, channels: Sequence[int]) -> list[nn.Module]:
     return layers
 
 
-class ImpalaCNN(BaseFeaturesExtractor):
+class ImpalaCNN(ImageCNN):
     """The residual network of IMPALA (Espeholt et al. 2018), which Procgen is usually played with.
 
     ``channels`` are those of its :func:`residual_stages`.
@@ -133,33 +151,11 @@ class ImpalaCNN(BaseFeaturesExtractor):
         normalized_image: bool = False,
         channels: Sequence[int] = (16, 32, 32),
     ) -> None:
-        if not is_image_space(observation_space, check_channels=False, normalized_image=normalized_image):
-            raise ValueError(
-                f"ImpalaCNN reads images: Box of three dimensions, dtype uint8, bounds 0 to 255; got "
-                f"{observation_space}. Use MlpPolicy for vectors, or pass "
-                "policy_kwargs={'normalize_images': False} if the images are floats already"
-            )
-        super().__init__(observation_space, features_dim)
+        super().__init__(observation_space, features_dim, normalized_image)
         inputs, *size = observation_space.shape  # type: ignore[misc]
         self.cnn = nn.Sequential(*residual_stages(inputs, channels), nn.ReLU(inplace=True), nn.Flatten())
         flat = channels[-1] * math.prod(-(-side // 2 ** len(channels)) for side in size)
         self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU(inplace=True))
-
-    def forward(self, observations: Tensor) -> Tensor:
-        return self.linear(self.cnn(observations.contiguous(memory_format=torch.channels_last)))
-
-    def forward_bytes(self, images: Tensor) -> Tensor:
-        """The same for images of bytes: the division by 255 goes into the first layer's few weights."""
-        first: Any
-        first, *others = self.cnn
-        pixels = images.contiguous(memory_format=torch.channels_last).float()
-        hidden = functional.conv2d(pixels, first.weight / 255.0, first.bias, padding=first.padding)
-        for layer in others:
-            hidden = layer(hidden)
-        return self.linear(hidden)
-
-
-IMAGE_ENCODERS = (NatureCNN, ImpalaCNN)  # read bytes as they come, and need no layers between them and the heads
 
 
 class CombinedExtractor(BaseFeaturesExtractor):

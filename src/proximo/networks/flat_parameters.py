@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from proximo.networks.hooks import has_hooks
 from proximo.networks.optimizers import RMSpropTFLike
 
 ALIGNMENT = 16  # floats: every parameter begins on a 64-byte cache line, as the widest vector instructions like it
@@ -113,7 +114,6 @@ class FlatParameters:
             for name, memory in self.state.items():
                 initial = 1.0 if (type(self.optimizer), name) in STARTS_AT_ONE else 0.0
                 self._adopt(state, name, segment.view(memory), initial)
-        self._addresses = self._current_addresses()
 
     @staticmethod
     def _adopt(state: dict[str, Tensor], name: str, view: Tensor, initial: float = 0.0) -> None:
@@ -138,8 +138,7 @@ class FlatParameters:
         """All modules and parameters in order, and which modules have hooks: whatever is replaced differs here."""
         parts: list[object] = []
         for module in self.module.modules():
-            hooked = bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
-            parts += (module, hooked, *module._parameters.values())
+            parts += (module, has_hooks(module), *module._parameters.values())
         return parts
 
     def _current_addresses(self) -> list[int]:

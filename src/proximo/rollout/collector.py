@@ -98,19 +98,23 @@ class Collector:
     def _step_with_infos(
         self, actions: Array, backend: Backend, buffer: RolloutBuffer, step: int
     ) -> tuple[StepArrays, dict[str, Any]]:
-        """One step through the user-facing interface, with the variables that callbacks read as ``self.locals``."""
+        """One step through the user-facing interface, with the variables that callbacks read as ``self.locals``.
+
+        They are the callback's own to keep, so what lies in the rollout's memory is copied.
+        """
         observations, rewards, dones, infos = self.env.step(actions)
         rollout = buffer.rollout
+        seen = copy_observation(observation_rows(rollout.observations, step))
         return arrays_from_step(observations, rewards, dones, infos), {
             "n_steps": step,
-            "episode_starts": rollout.episode_starts[step],
-            "action_masks": None if rollout.action_masks is None else rollout.action_masks[step],
-            "lstm_states": getattr(backend, "states", None),
-            "obs_tensor": obs_as_tensor(observation_rows(rollout.observations, step), torch.device("cpu")),
-            "actions": rollout.actions[step],
+            "episode_starts": rollout.episode_starts[step].copy(),
+            "action_masks": None if rollout.action_masks is None else rollout.action_masks[step].copy(),
+            "lstm_states": backend.states,
+            "obs_tensor": obs_as_tensor(seen, torch.device("cpu")),
+            "actions": rollout.actions[step].copy(),
             "clipped_actions": actions,
-            "values": torch.from_numpy(rollout.values[step]).unsqueeze(1),
-            "log_probs": torch.from_numpy(rollout.log_probs[step]),
+            "values": torch.tensor(rollout.values[step]).unsqueeze(1),
+            "log_probs": torch.tensor(rollout.log_probs[step]),
             "new_obs": observations,
             "rewards": rewards,
             "dones": dones,

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from proximo.data import Array, Minibatch, Observation, Rollout
 from proximo.files.encoding import register_class
-from proximo.functional.actions import mask_groups
+from proximo.functional.actions import mask_groups, stored_action_dtype
 from proximo.functional.advantages import estimate_advantages
 from proximo.functional.spaces import Space, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import get_device
@@ -20,8 +20,6 @@ from proximo.rollout.minibatches import epoch_minibatches, on_device
 
 def storage_dtype(space: Space) -> np.dtype[Any]:
     """Images stay uint8; floats are kept in the float32 that networks read."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):  # hybrid actions lie flat, side by side
-        return np.dtype(np.float32)
     dtype = np.dtype(space.dtype)
     return np.dtype(np.float32) if np.issubdtype(dtype, np.floating) else dtype
 
@@ -50,7 +48,7 @@ def allocate_rollout(steps: int, environments: int, observation_space: Space, ac
 
     return Rollout(
         observations=allocate_observations(observation_space, shape),
-        actions=np.zeros((*shape, get_action_dim(action_space)), storage_dtype(action_space)),
+        actions=np.zeros((*shape, get_action_dim(action_space)), stored_action_dtype(action_space)),
         rewards=floats(),
         values=floats(),
         log_probs=floats(),

@@ -15,7 +15,7 @@ from proximo.data import Array, Info, Observation, StepArrays
 from proximo.envs.adapters import ForeignVecEnvAdapter, VectorEnvAdapter, as_vec_env
 from proximo.envs.monitor import Monitor
 from proximo.envs.transpose import VecTransposeImage
-from proximo.envs.vec_env import VecEnv, VecEnvWrapper, arrays_from_step, is_vecenv_wrapped
+from proximo.envs.vec_env import VecEnv, VecEnvWrapper, arrays_from_step, copy_observation, is_vecenv_wrapped
 from proximo.envs.vec_monitor import VecMonitor
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.rollout.masks import MaskReader
@@ -260,7 +260,7 @@ def _play(
         else:
             step, variables = _step_with_infos(env, observations, actions, states, episode_starts)
             tally.add(step, callback, variables | {"model": model, "deterministic": deterministic, "render": render})
-        observations = step.observations
+        observations = copy_observation(step.observations)  # a predictor may keep what it is shown
         # a row that only reset its environment hands out the first observation of an episode, as an end does
         episode_starts = _ends(step) if step.valid is None else _ends(step) | ~step.valid
         if render:

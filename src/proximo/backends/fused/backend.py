@@ -11,11 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from proximo.backends.fused.features import feature_encoder
-from proximo.backends.fused.obstacles import HEADS, fused_obstacle, stored_action_dtype
+from proximo.backends.fused.obstacles import HEADS, changeable, fused_obstacle
 from proximo.backends.fused.plan import ActionTarget, PolicyPlan, Structure, UpdatePlan
 from proximo.backends.fused.structures import Objective, Status
 from proximo.backends.fused.threads import RoleThreads
-from proximo.data import Array, Observation, Rollout
+from proximo.data import Array, Observation, RNNStates, Rollout
+from proximo.functional.actions import stored_action_dtype
 from proximo.functional.advantages import compiled_scan
 from proximo.functional.distributions import StateDependentNoiseDistribution
 from proximo.functional.losses import UpdateSettings
@@ -47,6 +48,7 @@ class FusedBackend:
     """Acts and updates in one kernel call each. The policy's module sees every change, since the memory is its own."""
 
     description = "fused"
+    states: RNNStates | None = None  # kernels run no policies with memory
 
     def __init__(
         self,
@@ -77,13 +79,19 @@ class FusedBackend:
         self._noise = policy.action_dist if isinstance(policy.action_dist, StateDependentNoiseDistribution) else None
         self._redraw_every = max(sde_sample_freq, 0) if self._noise else 0
         self._action_dtype = stored_action_dtype(policy.action_space)
+        self._env_dtype = np.dtype(policy.action_space.dtype)
         self._action_size = get_action_dim(policy.action_space)
         self._action_shape = policy.action_space.shape or ()
         self._seen_log_std = self._found_deviations = np.empty(0, np.float32)
         self._samples = 0
         self._threads = RoleThreads(threads)
         self._update.bind("barrier", self._threads.barrier)
+        self._as_bound = changeable(policy)
         self._make_target(0, 0)
+
+    def is_current(self) -> bool:
+        """Whether the policy is still what the kernels were bound to."""
+        return self.flat.is_current() and changeable(self.policy) == self._as_bound
 
     def start_rollout(self, steps: int, environments: int) -> None:
         """Draw the random numbers of a whole rollout."""
@@ -129,7 +137,7 @@ class FusedBackend:
         """Sample actions for [env, …] observations into row ``step`` of actions, values and log-probabilities.
 
         Row ``step`` of ``rollout.action_masks``, if there are any, says which actions are allowed. Returns the actions
-        as the environment takes them, [env, …]; that row is overwritten in the next rollout.
+        as the environment takes them, [env, …].
         """
         features = self._encode(observations)  # type: ignore[arg-type]
         if features.shape != self._shape or not 0 <= step < self._target.steps:
@@ -149,7 +157,7 @@ class FusedBackend:
             self._draw(self._target)
         if not self._kernels.act(self._plan.address, self._target.address, features, step, False):
             check_finite_row("observation", observations, step)
-        return self._env_actions[step]
+        return self._env_actions[step].astype(self._env_dtype)  # a copy: an environment may keep its action
 
     def _bind(self, rollout: Rollout) -> None:
         """Take the addresses of a rollout's arrays; kernels check nothing, so their shapes are checked here."""

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import nn
 
 from proximo.backends.fused.structures import ActionKind, Activation, Head, Optimizer
+from proximo.functional.actions import stored_action_dtype
 from proximo.functional.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
@@ -23,6 +24,7 @@ from proximo.functional.distributions import (
 from proximo.functional.spaces import is_image_space
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.encoders import FlattenExtractor, MlpExtractor
+from proximo.networks.hooks import has_hooks
 from proximo.networks.optimizers import RMSpropTFLike
 from proximo.networks.phasic import PhasicPolicy
 
@@ -79,6 +81,17 @@ def fused_obstacle(policy: ActorCriticPolicy) -> str | None:
     return next(_obstacles(policy), None)
 
 
+def changeable(policy: ActorCriticPolicy) -> tuple[object, ...]:
+    """What may become an obstacle without a part of the policy being replaced; cheap enough for every iteration."""
+    optimizer = policy.optimizer
+    return (
+        [method for method in METHODS if method in vars(policy)],
+        [any(parameter._backward_hooks for parameter in group["params"]) for group in optimizer.param_groups],
+        [group.get(option) for group in optimizer.param_groups for option in (*UNSUPPORTED_OPTIONS, "eps")],
+        bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks),
+    )
+
+
 def linear_layers(network: nn.Sequential) -> list[tuple[nn.Linear, Activation]]:
     """The linear layers of a perceptron, each with the activation that follows it."""
     layers: list[tuple[nn.Linear, Activation]] = []
@@ -128,16 +141,9 @@ def _space_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
             yield "actions are squashed"
         if policy.action_dist.learn_features:
             yield "state-dependent noise trains the features"
-    if stored_action_dtype(policy.action_space) not in ACTION_KINDS:
+    whole = isinstance(policy.action_space, spaces.Box) and not np.issubdtype(policy.action_space.dtype, np.floating)
+    if whole or stored_action_dtype(policy.action_space) not in ACTION_KINDS:
         yield f"actions are {policy.action_space.dtype}"
-
-
-def stored_action_dtype(space: spaces.Space[Any]) -> np.dtype[Any]:
-    """Number type of the actions in a rollout: all floats are float32."""
-    dtype = np.dtype(space.dtype)
-    if isinstance(space, spaces.Box):
-        return np.dtype(np.float32) if np.issubdtype(dtype, np.floating) else np.dtype(object)
-    return dtype
 
 
 def _network_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
@@ -164,7 +170,7 @@ def _network_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
     for name, module in policy.named_modules():
         if isinstance(module, nn.Linear) and module.bias is None:
             yield f"{name} has no bias"
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        if has_hooks(module):
             yield f"{name or 'policy'} has hooks"
 
 

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from proximo.backends.fused.obstacles import ACTION_KINDS, HEADS, OPTIMIZERS, linear_layers, stored_action_dtype
+from proximo.backends.fused.obstacles import ACTION_KINDS, HEADS, OPTIMIZERS, linear_layers
 from proximo.backends.fused.structures import (
     ALIGNMENT,
     CHUNK,
@@ -25,12 +25,27 @@ from proximo.backends.fused.structures import (
     Role,
 )
 from proximo.data import Array
+from proximo.functional.actions import stored_action_dtype
 from proximo.functional.distributions import StateDependentNoiseDistribution
 from proximo.functional.spaces import get_action_dim
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters, padded
 
 CACHE_LINE = 64  # bytes
+
+
+def float32_bounds(space: spaces.Box) -> tuple[Array, Array]:
+    """Lowest and highest actions, flat, rounded inwards: what is clipped to them lies in the space.
+
+    >>> space = spaces.Box(-0.1, 0.1, (1,), np.float64)
+    >>> space.contains(float32_bounds(space)[0].astype(np.float64))
+    True
+    """
+    with np.errstate(over="ignore"):
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+    low = np.where(low < space.low, np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high > space.high, np.nextafter(high, np.float32(-np.inf)), high)
+    return low.reshape(-1), high.reshape(-1)
 
 
 class Structure:
@@ -112,8 +127,9 @@ class PolicyPlan(Structure):
         self.bind("groups", groups)
         self.bind("starts", starts)
         if isinstance(space, spaces.Box):
-            self.bind("low", space.low.astype(np.float32).reshape(-1))
-            self.bind("high", space.high.astype(np.float32).reshape(-1))
+            low, high = float32_bounds(space)
+            self.bind("low", low)
+            self.bind("high", high)
         if head in (Head.GAUSSIAN, Head.STATE_DEPENDENT):
             self.set(log_std=self.parameter(policy.log_std), log_std_gradient=self.gradient(policy.log_std))
         if isinstance(policy.action_dist, StateDependentNoiseDistribution):

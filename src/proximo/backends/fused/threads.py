@@ -42,6 +42,7 @@ class RoleThreads:
         self._seconds: dict[int, float] = {}  # per minibatch, lately
         self._runs = 0
         self._executor: ThreadPoolExecutor | None = None
+        self._process = 0  # that the executor's thread lives in
 
     def run(self, work: RolesFunction) -> tuple[int, int]:
         """Both roles of an update; returns the status and how many minibatches were applied."""
@@ -63,8 +64,9 @@ class RoleThreads:
         return by_speed[-1] if self._runs % PROBE_EVERY == 0 else by_speed[0]
 
     def _run_two(self, work: RolesFunction) -> tuple[int, int]:
-        if self._executor is None:
+        if self._executor is None or self._process != os.getpid():  # a forked process has no threads but one
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="proximo-critic")
+            self._process = os.getpid()
         self.barrier[:] = 0
         critic = self._executor.submit(work, Role.CRITIC, Role.CRITIC)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from proximo.data import Array, Observation, Rollout
+from proximo.data import Array, Observation, RNNStates, Rollout
 from proximo.functional.spaces import obs_as_tensor
 from proximo.functional.statistics import check_finite_row
 from proximo.rllte.xploit.policy.base import BasePolicy
@@ -14,9 +14,14 @@ from proximo.rllte.xploit.policy.base import BasePolicy
 class PlainPolicyBackend:
     """What the collector asks of a backend, by rllte's calls alone."""
 
+    states: RNNStates | None = None  # rllte's policies have no memory
+
     def __init__(self, policy: BasePolicy) -> None:
         self.policy = policy
         self.description = f"torch: policy is {type(policy).__name__}"
+
+    def is_current(self) -> bool:
+        return True  # it is bound to nothing
 
     def start_rollout(self, steps: int, environments: int) -> None:
         self.policy.eval()

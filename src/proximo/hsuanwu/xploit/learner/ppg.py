@@ -114,7 +114,7 @@ class PPGLearner:
 
     def current_backend(self) -> TorchBackend:
         """Who acts and trains; bound anew when parameters were replaced or moved."""
-        if not self._backend.flat.is_current():
+        if not self._backend.is_current():
             self._bind()
         return self._backend
 

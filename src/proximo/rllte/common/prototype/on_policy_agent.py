@@ -99,11 +99,8 @@ class OnPolicyAgent(BaseAgent):
 
     def _current_backend(self) -> Any:
         """The backend, bound anew when parameters were replaced or moved, or modules set since."""
-        if isinstance(self._backend, PlainPolicyBackend):
-            return self._backend
-        obstacle = self._fusing_obstacle()
-        fused_in_vain = isinstance(self._backend, FusedBackend) and obstacle is not None
-        if fused_in_vain or not self._backend.flat.is_current():
+        fused_in_vain = isinstance(self._backend, FusedBackend) and self._fusing_obstacle() is not None
+        if fused_in_vain or not self._backend.is_current():
             self._bind_backend()
         return self._backend
 
