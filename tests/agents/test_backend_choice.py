@@ -169,3 +169,73 @@ def test_both_backends_see_one_memory(env_id: str) -> None:
     with torch.no_grad():
         values = model.policy.predict_values(torch.as_tensor(observations)).flatten().numpy()
     np.testing.assert_allclose(model._backend.values(observations), values, atol=1e-5)
+
+
+def test_a_moved_policy_learns_after_set_parameters() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", **SMALL)
+    model.policy.double()
+    model.policy.float()
+    model.set_parameters(model.get_parameters())
+    before = model.policy.parameters_to_vector()
+    model.learn(16)
+    assert model.backend == "fused"
+    assert np.abs(model.policy.parameters_to_vector() - before).max() > 1e-4
+
+
+CHANGES: dict[str, tuple[Any, str]] = {
+    "hook of a parameter": (
+        lambda policy: policy.value_net.weight.register_hook(lambda gradient: gradient),
+        "value_net.weight has hooks",
+    ),
+    "hook of the optimizer": (
+        lambda policy: policy.optimizer.register_step_post_hook(lambda *_: None),
+        "optimizer has hooks",
+    ),
+    "option of the optimizer": (
+        lambda policy: policy.optimizer.param_groups[0].update(weight_decay=0.1),
+        "optimizer option weight_decay is set",
+    ),
+    "another method": (
+        lambda policy: setattr(policy, "evaluate_actions", policy.evaluate_actions),
+        "policy class overrides evaluate_actions",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "obstacle"), CHANGES.values(), ids=CHANGES)
+def test_what_the_kernels_cannot_do_is_noticed_after_construction(change: Any, obstacle: str) -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", **SMALL).learn(16)
+    assert model.backend == "fused"
+    change(model.policy)
+    model.learn(16)
+    assert model.backend == f"torch: {obstacle}"
+
+
+@pytest.mark.parametrize("listened", ["features_extractor", "features_extractor.cnn", "features_extractor.cnn.0"])
+def test_hooks_of_image_encoders_are_called(listened: str) -> None:
+    model = PPO("CnnPolicy", small_image(), **SMALL)
+    observation = model.env.reset()
+    plain = model.policy.predict_values(model.policy.obs_to_tensor(observation)[0])
+    calls: list[Any] = []
+    model.policy.get_submodule(listened).register_forward_hook(lambda *arguments: calls.append(arguments))
+    hooked = model.policy.predict_values(model.policy.obs_to_tensor(observation)[0])
+    assert len(calls) == 1
+    torch.testing.assert_close(hooked, plain)
+
+
+def test_another_first_layer_of_an_image_encoder_is_used_as_it_is() -> None:
+    model = PPO("CnnPolicy", small_image(), **SMALL)
+    encoder: Any = model.policy.features_extractor
+    first = nn.Conv2d(encoder.cnn[0].in_channels, 32, kernel_size=8, stride=4, padding=1, padding_mode="circular")
+    encoder.cnn[0] = first
+    image = torch.randint(0, 256, (1, *model.observation_space.shape), dtype=torch.uint8)
+    torch.testing.assert_close(
+        model.policy.extract_features(image), encoder(image.float() / 255.0), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_another_number_of_steps_needs_another_buffer() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", **SMALL)
+    model.n_steps = 8
+    with pytest.raises(ValueError, match="buffer holds 16 steps, 8 were asked for; give n_steps to the constructor"):
+        model.learn(16)

@@ -178,15 +178,10 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
         ValueError,
         ["inf", "finite", "RescaleAction"],
     ),
-    "no sequence fits": (
-        lambda: recurrent(n_steps=127, batch_size=64),
+    "no sequence in a batch of one": (
+        lambda: recurrent(n_steps=128, batch_size=1, normalize_advantage=False),
         ValueError,
-        ["sequences", "batch_size 64", "n_steps 127", "choose batch_size 127"],
-    ),
-    "no sequence fits the default": (
-        lambda: PPO("MlpGruPolicy", SpacesEnv(), n_steps=67, batch_size=66),
-        ValueError,
-        ["sequences", "66", "67"],
+        ["sequences", "batch_size is 1", "2 or more"],
     ),
     "no sequence of one step": (
         lambda: A2C("MlpLstmPolicy", SpacesEnv(), n_steps=1),

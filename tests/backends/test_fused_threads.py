@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -65,3 +66,24 @@ def test_an_interrupted_actor_releases_the_critic():
     with pytest.raises(KeyboardInterrupt):
         threads.run(work)
     assert threads.run(lambda first, last: (0, 7)) == (0, 7)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_starts_a_thread_of_its_own():
+    threads = RoleThreads(2)
+
+    def work(first: int, last: int) -> tuple[int, int]:
+        if first == Role.CRITIC:
+            threads.barrier[1, 0] = 1
+            return 0, 1
+        deadline = time.monotonic() + 10
+        while threads.barrier[1, 0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return int(threads.barrier[1, 0]), 1
+
+    assert threads.run(work) == (1, 1)
+    child = os.fork()
+    if child == 0:
+        met, _ = threads._run_two(work) if threads._process != os.getpid() else (0, 0)
+        os._exit(42 if met else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42

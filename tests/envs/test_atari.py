@@ -190,3 +190,24 @@ def test_monitor_sits_inside_and_ale_is_found():
     assert env.env_is_wrapped(Monitor) == [True]
     assert env.env_is_wrapped(sb3.AtariWrapper) == [False]
     assert make_env("PongNoFrameskip-v4").spec.id == "PongNoFrameskip-v4"
+
+
+def test_frames_in_reused_memory():
+    """The brighter of the last two frames, also where an environment draws into the same array each time."""
+
+    class OneCanvas(gym.Env):
+        observation_space = spaces.Box(0, 255, (1,), np.uint8)
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            self.canvas, self.brightness = np.zeros(1, np.uint8), iter([5, 7, 9, 1])
+            return self.canvas, {}
+
+        def step(self, action):
+            self.canvas[:] = next(self.brightness)
+            return self.canvas, 1.0, False, False, {}
+
+    for wrapper in (MaxAndSkipEnv, sb3.MaxAndSkipEnv):
+        env = wrapper(OneCanvas())
+        env.reset()
+        assert env.step(0)[0] == 9

@@ -271,3 +271,10 @@ def test_observations_of_one_number_and_whole_settings(way):
     whole = VecNormalize(DummyVecEnv([CountingEnv]), clip_obs=10, epsilon=1)
     whole.reset()
     whole.step_arrays([0])
+
+
+def test_statistics_may_be_given_in_single_precision(way):
+    ours, theirs = random_pair(3, 4)
+    for env in (ours, theirs):
+        env.obs_rms.mean, env.obs_rms.var = np.full(4, 0.5, np.float32), np.full(4, 4.0, np.float32)
+    np.testing.assert_allclose(ours.reset(), theirs.reset(), rtol=1e-5)

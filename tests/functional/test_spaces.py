@@ -99,3 +99,10 @@ def test_spaces_without_a_form_are_refused():
         get_action_dim(spaces.Tuple([spaces.Discrete(2), spaces.Tuple(())]))
     with pytest.raises(ValueError, match=r"observation space Dict\(\) is empty"):
         get_obs_shape(spaces.Dict({}))
+
+
+def test_images_that_are_floats_already_are_not_divided_in_place():
+    image = torch.full((1, 3, 36, 36), 255.0)
+    space = spaces.Box(0, 255, (3, 36, 36), np.uint8)
+    assert preprocess_obs(image, space).max() == 1.0
+    assert image.min() == 255.0

@@ -340,3 +340,20 @@ def test_cartpole(backend: str) -> None:
     env = make_vec_env("CartPole-v1", n_envs=4, seed=1)
     model = TRPO("MlpPolicy", env, n_steps=256, n_critic_updates=5, seed=1, backend=backend).learn(30_000)
     assert np.mean([episode["r"] for episode in list(model.ep_info_buffer)[-30:]]) > 200.0
+
+
+@pytest.mark.parametrize("poisoned", ["advantages", "returns"])
+def test_steps_that_are_no_numbers_can_be_skipped(poisoned: str) -> None:
+    model = make_model().learn(256, on_non_finite="skip")
+    before = weights(model)
+    getattr(model.rollout_buffer, poisoned)[0, 0] = np.nan
+    with pytest.warns(UserWarning, match="skipped"):
+        update(model, skip_non_finite=True)
+    assert all(torch.isfinite(value).all() for value in model.policy.state_dict().values())
+    moved = changed(model, before)
+    assert all(is_value(name) for name in moved) if poisoned == "advantages" else moved
+
+
+def test_discrete_hybrid_actions_have_no_deviation() -> None:
+    model = make_model(spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)])).learn(256)
+    assert "std" not in update(model)

@@ -192,3 +192,13 @@ def test_other_modules_are_refused_with_the_reason():
 
 def test_a_module_without_parameters():
     assert len(FlatParameters(nn.Tanh()).data) == 0
+
+
+def test_rebinding_the_optimizer_does_not_hide_that_parameters_have_left():
+    module = network()
+    optimizer = torch.optim.Adam(module.parameters())
+    flat = FlatParameters(module, optimizer)
+    module.double().float()
+    optimizer.load_state_dict(optimizer.state_dict())
+    flat.rebind()
+    assert not flat.is_current()

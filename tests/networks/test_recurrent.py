@@ -114,8 +114,20 @@ def test_forget_clears_only_those_who_start() -> None:
 
 def test_a_step_wants_one_observation_per_memory() -> None:
     layer = nn.LSTM(3, 4)
-    with pytest.raises(ValueError, match="5 observations for the memory of 2 environments"):
-        step_memory(layer, torch.zeros(5, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)), torch.zeros(2))
+    state = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)
+    for rows, starts in ((5, 5), (4, 2)):
+        message = f"{rows} observations with {starts} episode starts for the memory of 2 environments"
+        with pytest.raises(ValueError, match=message):
+            step_memory(layer, torch.zeros(rows, 3), state, torch.zeros(starts))
+
+
+def test_several_steps_are_those_of_whole_sequences() -> None:
+    torch.manual_seed(0)
+    layer, features = nn.LSTM(3, 4), torch.randn(2 * 5, 3)
+    state, starts = (torch.randn(1, 2, 4), torch.randn(1, 2, 4)), (torch.rand(10) < 0.3).float()
+    outputs, last = step_memory(layer, features, state, starts)
+    torch.testing.assert_close(outputs, run_sequences(layer, features, state, starts))
+    torch.testing.assert_close(outputs.reshape(2, 5, 4)[:, -1], last[0][0])
 
 
 POLICIES: dict[str, tuple[type[RecurrentActorCriticPolicy], spaces.Space[Any], dict[str, Any]]] = {

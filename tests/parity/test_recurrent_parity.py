@@ -341,3 +341,27 @@ def test_flat_data_is_cut_into_the_same_sequences(seed: int) -> None:
     np.testing.assert_array_equal(ours[0], theirs[0])
     torch.testing.assert_close(ours[1](rows), theirs[1](rows), rtol=0, atol=0)
     torch.testing.assert_close(ours[2](numbers, padding_value=7.0), theirs[2](numbers, padding_value=7.0))
+
+
+@pytest.mark.parametrize("case", ["discrete", "shared memory", "value without memory"])
+def test_whole_sequences_by_hand(case: str) -> None:
+    """forward, predict_values and _process_sequence take several steps of each environment too."""
+    ours, theirs = make_pair(case)
+    tensors, _ = ours.obs_to_tensor(sample_batch(CASES[case][1], SEQUENCES * TIME))
+    states, oracle_states = random_states(ours, SEQUENCES)
+    starts = random_starts(SEQUENCES, TIME).float().flatten()
+    with torch.no_grad():
+        found = ours(tensors, states, starts, deterministic=True)
+        expected = theirs(tensors, oracle_states, starts, deterministic=True)
+        torch.testing.assert_close(found[:3], expected[:3], **TOLERANCE)
+        torch.testing.assert_close(found[3].pi, expected[3].pi, **TOLERANCE)
+        torch.testing.assert_close(
+            ours.predict_values(tensors, states.vf, starts),
+            theirs.predict_values(tensors, oracle_states.vf, starts),
+            **TOLERANCE,
+        )
+        features = theirs.extract_features(tensors)
+        found = ours._process_sequence(features, states.pi, starts, ours.lstm_actor)
+        torch.testing.assert_close(
+            found, theirs._process_sequence(features, oracle_states.pi, starts, theirs.lstm_actor), **TOLERANCE
+        )

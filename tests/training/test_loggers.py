@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from stable_baselines3.common import logger as sb3
 from stable_baselines3.common import utils as sb3_utils
 
+from proximo import PPO
 from proximo.errors import MissingExtraError
 from proximo.training import loggers
+from proximo.training.callbacks import BaseCallback
 
 TYPICAL = {
     "rollout/ep_rew_mean": 23.456789,
@@ -246,7 +248,7 @@ def test_record_mean_equals_sb3():
     assert ours.name_to_excluded == theirs.name_to_excluded == {"a": ("csv",)}
 
 
-def test_dump_forgets_and_disabled_does_not_write():
+def test_disabled_does_not_write_and_nothing_is_written_twice():
     file = io.StringIO()
     logger = loggers.Logger(None, [loggers.HumanOutputFormat(file)])
     logger.record("a", 1.0)
@@ -256,8 +258,28 @@ def test_dump_forgets_and_disabled_does_not_write():
     logger.set_level(loggers.INFO)
     logger.dump()
     assert "| a | 1" in file.getvalue()
-    assert not logger.name_to_value
-    assert not logger.name_to_excluded
+    assert logger.name_to_value["a"] == 1.0  # for callbacks, until it is recorded again
+    logger.record_mean("b", 5.0)
+    logger.dump()
+    assert file.getvalue().count("| a |") == file.getvalue().count("| b |") == 1
+    logger.record_mean("b", 7.0)
+    assert logger.name_to_value["b"] == 7.0  # a mean since the last dump
+
+
+def test_callbacks_read_the_latest_losses():
+    seen = []
+
+    class Reader(BaseCallback):
+        def _on_step(self):
+            return True
+
+        def _on_rollout_end(self):
+            seen.append(self.logger.name_to_value.get("train/loss"))
+
+    PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, n_epochs=1, seed=0).learn(64, Reader())
+    assert seen[0] is None
+    assert len(set(seen[1:])) == 3
+    assert all(np.isfinite(seen[1:]))
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from proximo.agents.on_policy import MaybeCallback, OnNonFinite
 from proximo.agents.ppo import PPO
 from proximo.backends.choice import BackendChoice
 from proximo.data import Schedule
+from proximo.envs.vec_env import VecEnv
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.maskable import MASKABLE_POLICY_ALIASES
 from proximo.rollout.masks import required_mask_groups
 from proximo.rollout.storage import RolloutBuffer
+from proximo.training.callback_base import BaseCallback
 
 
 class MaskablePPO(PPO):
@@ -67,6 +69,19 @@ class MaskablePPO(PPO):
     def _check_spaces(self) -> None:
         super()._check_spaces()
         required_mask_groups(self.action_space)
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: RolloutBuffer,
+        n_rollout_steps: int,
+        use_masking: bool | None = None,
+    ) -> bool:
+        """Fill the buffer with one rollout; ``use_masking`` as in :meth:`learn`, None as it is."""
+        if use_masking is not None:
+            self._mask_actions(use_masking)
+        return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def learn(  # type: ignore[override] # sb3-contrib has the last two arguments in this order
         self,

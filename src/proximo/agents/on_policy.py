@@ -193,19 +193,14 @@ class OnPolicyAlgorithm(ABC):
         return buffer
 
     def _sequence_length(self) -> int:
-        """Steps per training sequence of a policy with memory: the longest that divides n_steps and fits a batch."""
-        if self.n_steps < 2:
-            raise ValueError(
-                "a policy with memory trains on sequences, but n_steps is 1; choose 2 or more, such as 128"
-            )
+        """Steps per training sequence of a policy with memory."""
         batch_size = getattr(self, "batch_size", self.n_steps)
-        length = longest_sequence(self.n_steps, batch_size)
-        if length == 1:
-            raise ValueError(
-                f"a policy with memory trains on sequences, but no length from 2 to batch_size {batch_size} divides "
-                f"n_steps {self.n_steps}; choose batch_size {self.n_steps}, or n_steps with smaller divisors"
-            )
-        return length
+        for name, value in {"n_steps": self.n_steps, "batch_size": batch_size}.items():
+            if value < 2:
+                raise ValueError(
+                    f"a policy with memory trains on sequences, but {name} is {value}; choose 2 or more, such as 128"
+                )
+        return longest_sequence(self.n_steps, batch_size)
 
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = FloatSchedule(self.learning_rate)
@@ -438,6 +433,8 @@ class OnPolicyAlgorithm(ABC):
                 f"the rollout buffer holds {rollout_buffer.buffer_size} steps, {n_rollout_steps} were asked for; give "
                 "n_steps to the constructor, or to load(), which make a buffer of that size"
             )
+        if self.policy.recurrent:
+            rollout_buffer.rollout.sequence_length = self._sequence_length()  # batch_size may have changed
         listener = CallbackListener(self, callback)
         context = {
             "self": self,

@@ -8,7 +8,7 @@ import torch
 
 from proximo.agents.ppo import PPO
 from proximo.backends.choice import BackendChoice
-from proximo.data import Schedule
+from proximo.data import RNNStates, Schedule
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 from proximo.rollout.storage import RolloutBuffer
@@ -62,6 +62,15 @@ class RecurrentPPO(PPO):
             rollout_buffer_kwargs, target_kl, stats_window_size, tensorboard_log, policy_kwargs, verbose, seed, device,
             _init_setup_model, backend=backend,
         )  # fmt: skip
+
+    @property
+    def _last_lstm_states(self) -> RNNStates | None:
+        """What the policy remembers of the current episodes, by the name that sb3-contrib's subclasses know."""
+        return self._backend.states
+
+    @_last_lstm_states.setter
+    def _last_lstm_states(self, states: RNNStates | None) -> None:
+        self._current_backend().states = states
 
     def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
         resolved = super()._resolve_policy(policy)

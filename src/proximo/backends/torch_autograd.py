@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,7 +55,7 @@ class TorchBackend:
             actions, values, log_probs = self.policy(tensors, **options)
         else:
             self._keep_states(self.states, rollout, step)
-            starts = torch.as_tensor(rollout.episode_starts[step], device=self.policy.device)
+            starts = torch.as_tensor(rollout.episode_starts[step], dtype=torch.float32, device=self.policy.device)
             actions, values, log_probs, self.states = self.policy(tensors, self.states, starts, **options)
         rollout.values[step] = values.flatten().cpu().numpy()
         rollout.log_probs[step] = log_probs.cpu().numpy()
@@ -68,7 +67,7 @@ class TorchBackend:
     def _keep_states(states: RNNStates, rollout: Rollout, step: int) -> None:
         """Store what is remembered where a training sequence begins."""
         if step == 0:
-            sequences = rollout.steps // rollout.sequence_length
+            sequences = -(-rollout.steps // rollout.sequence_length)
             rollout.states = states.map(lambda part: torch.zeros(sequences, *part.shape))
         if step % rollout.sequence_length == 0 and rollout.states is not None:
             for memory, part in zip(rollout.states.parts(), states.parts(), strict=True):
@@ -85,8 +84,8 @@ class TorchBackend:
         else:
             which = slice(None) if environment is None else slice(environment, environment + 1)
             memory = tuple(part[:, which] for part in self.states.vf)
-            starts = np.zeros(1, np.bool_) if episode_starts is None else episode_starts
-            values = self.policy.predict_values(tensors, memory, torch.as_tensor(starts, device=self.policy.device))  # type: ignore[call-arg]
+            starts = torch.zeros(1) if episode_starts is None else torch.from_numpy(episode_starts)
+            values = self.policy.predict_values(tensors, memory, starts.float().to(self.policy.device))  # type: ignore[call-arg]
         return values.flatten().cpu().numpy()
 
     def descend(self, loss: Tensor, max_grad_norm: float) -> None:

@@ -63,6 +63,11 @@ class MaskRows:
         groups = mask_groups(action_space)
         if not groups:
             raise ValueError(f"action masks need discrete choices, this environment takes {action_space}")
+        for index, method in enumerate(methods, first_index):
+            if not callable(method):
+                raise TypeError(
+                    f"action_masks of environment {index} is {method!r:.80}; expected a method that returns the mask"
+                )
         self.methods = methods
         self.action_space = action_space
         self.first_index = first_index

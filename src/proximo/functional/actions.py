@@ -78,7 +78,7 @@ def mask_row(mask: Any, space: Space, environment: int) -> Array:
     """
     array, width = np.asarray(mask), sum(mask_groups(space))
     fits = array.ndim > 0 and array.size == width
-    if not fits or array.dtype.kind not in "biuf" or np.isnan(array).any():
+    if not fits or array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         came = f"is {array.tolist()!r}" if fits or array.ndim == 0 else f"has shape {array.shape}"
         raise ValueError(
             f"the action mask of environment {environment} {came}, expected an array of shape ({width},) that is true "

@@ -6,7 +6,7 @@ through the recurrent layer in one call, each from its own initial state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from proximo.data import Array, Observation, RNNStates, Schedule, State, TensorObservation
+from proximo.errors import NonFiniteError
 from proximo.files.encoding import register_class
 from proximo.functional.actions import first_action
 from proximo.functional.distributions import Distribution
@@ -78,11 +79,22 @@ def cut_at_starts(episode_starts: Tensor) -> Pieces:
 def step_memory(
     layer: nn.LSTM | nn.GRU, features: Tensor, state: State, episode_starts: Tensor
 ) -> tuple[Tensor, State]:
-    """One step of each environment: features [env, feature] → outputs [env, hidden], and the next state."""
-    if len(features) != state[0].shape[1]:
-        raise ValueError(f"{len(features)} observations for the memory of {state[0].shape[1]} environments")
-    outputs, state = _run(layer, features.unsqueeze(0), forget(state, episode_starts))
-    return outputs.squeeze(0), state
+    """One step of each environment: features [env, feature] → outputs [env, hidden], and the next state.
+
+    Several steps, [env · time, feature] with ``episode_starts`` [env · time], are walked through one by one.
+    """
+    environments = state[0].shape[1]
+    if len(features) % environments or len(features) != len(episode_starts):
+        raise ValueError(
+            f"{len(features)} observations with {len(episode_starts)} episode starts for the memory of {environments} "
+            "environments; expected the same number of steps of each"
+        )
+    by_time = features.reshape(environments, -1, features.shape[-1]).transpose(0, 1)
+    outputs = []
+    for inputs, starts in zip(by_time, episode_starts.reshape(environments, -1).t(), strict=True):
+        output, state = _run(layer, inputs.unsqueeze(0), forget(state, starts))
+        outputs.append(output)
+    return torch.cat(outputs).transpose(0, 1).flatten(0, 1), state
 
 
 def run_sequences(layer: nn.LSTM | nn.GRU, features: Tensor, state: State, episode_starts: Tensor) -> Tensor:
@@ -112,7 +124,7 @@ def _run_pieces(layer: nn.LSTM | nn.GRU, inputs: Tensor, state: State, pieces: P
     return outputs[pieces.position, pieces.piece]
 
 
-FITTING_LSTM_ARGUMENTS = ("bias", "dropout", "device", "dtype")
+FITTING_LSTM_ARGUMENTS = ("bias", "dropout", "device")
 
 
 class RecurrentActorCriticPolicy(ActorCriticPolicy):
@@ -230,6 +242,13 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         shaped = actions.reshape((-1, *self.action_shape))
         return shaped, values, distribution.log_prob(actions), RNNStates(actor, critic)
 
+    @staticmethod
+    def _process_sequence(
+        features: Tensor, lstm_states: State, episode_starts: Tensor, lstm: nn.LSTM | nn.GRU
+    ) -> tuple[Tensor, State]:
+        """:func:`step_memory` by the name and in the order that subclasses written for sb3-contrib know."""
+        return step_memory(lstm, features, lstm_states, episode_starts)
+
     def evaluate_actions(  # type: ignore[override]
         self,
         obs: TensorObservation,
@@ -281,12 +300,12 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         tensors, vectorized = self.obs_to_tensor(observation)
         rows = len(next(iter(tensors.values())) if isinstance(tensors, dict) else tensors)
         memory = self._given_state(state, rows)
-        starts = np.zeros(rows, np.bool_) if episode_start is None else np.asarray(episode_start).reshape(-1)
+        starts = np.asarray(False if episode_start is None else episode_start, np.float32).reshape(-1)
         if len(starts) not in (1, rows):
             raise ValueError(f"episode_start has {len(starts)} entries for {rows} observations; pass one for each")
         masks = None if action_masks is None else self._mask_tensor(action_masks, tensors)
         with torch.no_grad():
-            begins = torch.as_tensor(starts, device=self.device)
+            begins = torch.as_tensor(starts, device=self.device).expand(rows)
             actions, memory = self._predict(tensors, memory, begins, deterministic, masks)
         bounded = self.bound_actions(actions.cpu().numpy().reshape((-1, *self.action_shape)))
         return (bounded if vectorized else first_action(bounded)), tuple(part.cpu().numpy() for part in memory)
@@ -307,13 +326,20 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         fresh = zero_state(self.lstm_actor, rows)
         if state is None:
             return fresh
+        if not isinstance(state, Sequence):
+            raise TypeError(
+                f"state is {state!r}; pass the state that the previous predict() returned, or None to start"
+            )
         shapes = [tuple(np.shape(part)) for part in state]
         if shapes != [tuple(part.shape) for part in fresh]:
             raise ValueError(
                 f"state has shapes {shapes}, expected {[tuple(part.shape) for part in fresh]} (layers, observations, "
                 "hidden); pass the state that the previous predict() returned, or None to start"
             )
-        return tuple(torch.as_tensor(part, dtype=torch.float32, device=self.device) for part in state)
+        given = tuple(torch.as_tensor(part, dtype=torch.float32, device=self.device) for part in state)
+        if not all(part.isfinite().all() for part in given):
+            raise NonFiniteError("state holds NaN or infinity; pass None to start with an empty memory")
+        return given
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return super()._get_constructor_parameters() | self._lstm_arguments

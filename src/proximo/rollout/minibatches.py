@@ -70,12 +70,13 @@ def minibatches(whole: Minibatch, order: NDArray[np.int64], batch_size: int) -> 
 
 
 def longest_sequence(steps: int, batch_size: int) -> int:
-    """The longest training sequence that divides a rollout and fits a minibatch.
+    """Steps per training sequence: as few sequences as fit a minibatch each, as equal in length as can be.
 
-    >>> longest_sequence(96, 64)
-    48
+    >>> longest_sequence(96, 64), longest_sequence(127, 64)
+    (48, 64)
     """
-    return max(length for length in range(1, min(steps, batch_size) + 1) if steps % length == 0)
+    sequences = -(-steps // min(steps, batch_size))
+    return -(-steps // sequences)
 
 
 def sequence_minibatches(
@@ -84,21 +85,28 @@ def sequence_minibatches(
     """Minibatches of whole sequences for a policy with memory; ``order`` lists sequences.
 
     Sequence ``chunk * environments + env`` holds the steps ``chunk * length …`` of one environment. Rows of a minibatch
-    are sequence-major, [sequence · time, …].
+    are sequence-major, [sequence · time, …]. The last sequence of an environment may be shorter; it is filled up with
+    rows that do not train.
     """
     device, length, environments = whole.actions.device, rollout.sequence_length, rollout.environments
-    starts = _flat(rollout.episode_starts, device)
+    starts = _flat(rollout.episode_starts, device).float()
     valid = None if rollout.valid is None else _flat(rollout.valid, device)
+    if valid is None and rollout.steps % length:
+        valid = torch.ones_like(starts, dtype=torch.bool)
     whole = whole._replace(episode_starts=starts, valid=valid)
     if rollout.states is None:
         raise ValueError("the rollout has sequences, but not the memory that they begin with (rollout.states)")
     states = rollout.states.map(lambda part: part.to(device))
-    within = torch.arange(length, device=device) * environments
+    within = torch.arange(length, device=device)
     for sequences in torch.as_tensor(order, device=device).split(max(1, batch_size // length)):
         chunks, columns = sequences // environments, sequences % environments
-        rows = (chunks * length * environments + columns).unsqueeze(1) + within  # [sequence, time]
+        steps = (chunks * length).unsqueeze(1) + within  # [sequence, time]
+        rows = steps.clamp(max=rollout.steps - 1) * environments + columns.unsqueeze(1)
         beginning = states.map(partial(_of_sequences, chunks=chunks, columns=columns))
-        yield take(whole, rows.flatten())._replace(lstm_states=beginning)
+        batch = take(whole, rows.flatten())._replace(lstm_states=beginning)
+        if batch.valid is not None:
+            batch = batch._replace(valid=batch.valid & (steps < rollout.steps).flatten())
+        yield batch
 
 
 def _of_sequences(part: torch.Tensor, chunks: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
@@ -115,7 +123,7 @@ def epoch_minibatches(
     """One pass over a rollout in random order: over its rows, or over its sequences where it has some."""
     if not rollout.sequence_length:
         return minibatches(whole, permutation(rollout.sample_indices()), batch_size)
-    sequences = rollout.steps // rollout.sequence_length * rollout.environments
+    sequences = -(-rollout.steps // rollout.sequence_length) * rollout.environments
     return sequence_minibatches(whole, rollout, permutation(np.arange(sequences)), batch_size)
 
 

@@ -122,13 +122,16 @@ class Logger:
         self.name_to_excluded[key] = self.to_tuple(exclude)
 
     def dump(self, step: int = 0) -> None:
-        """Write what was recorded since the last dump, and forget it."""
+        """Write what was recorded since the last dump.
+
+        ``name_to_value`` keeps it until it is recorded again: callbacks read the latest losses there.
+        """
         if self.level == DISABLED:
             return
+        recorded = {name: self.name_to_value[name] for name in self.name_to_excluded}
         for output in self.output_formats:
             if isinstance(output, KVWriter):
-                output.write(self.name_to_value, self.name_to_excluded, step)
-        self.name_to_value.clear()
+                output.write(recorded, self.name_to_excluded, step)
         self.name_to_count.clear()
         self.name_to_excluded.clear()
 

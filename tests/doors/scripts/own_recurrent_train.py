@@ -4,6 +4,7 @@ import numpy as np
 import torch as th
 
 from sb3_contrib import RecurrentPPO
+from sb3_contrib.ppo_recurrent import MlpLstmPolicy
 from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.env_util import make_vec_env
@@ -79,3 +80,22 @@ remembered = []
 model.learn(64, callback=lambda locals_, globals_: remembered.append(locals_["lstm_states"].pi[0].clone()) is None)
 assert remembered[0].shape == (1, 2, 16)
 assert not th.equal(remembered[0], remembered[1])
+
+
+class HandmadePolicy(MlpLstmPolicy):
+    """Calls what sb3-contrib's own forward() calls."""
+
+    def forward(self, obs, lstm_states, episode_starts, deterministic=False):
+        assert episode_starts.dtype == th.float32
+        features = self.extract_features(obs)
+        latent_pi, pi = self._process_sequence(features, lstm_states.pi, episode_starts, self.lstm_actor)
+        latent_vf, vf = self._process_sequence(features, lstm_states.vf, episode_starts, self.lstm_critic)
+        latent_pi, latent_vf = self.mlp_extractor.forward_actor(latent_pi), self.mlp_extractor.forward_critic(latent_vf)
+        distribution = self._get_action_dist_from_latent(latent_pi)
+        actions = distribution.get_actions(deterministic=deterministic)
+        return actions, self.value_net(latent_vf), distribution.log_prob(actions), RNNStates(pi, vf)
+
+
+model = RecurrentPPO(HandmadePolicy, env, n_steps=33, batch_size=16, n_epochs=1, policy_kwargs=small)
+model.learn(132)
+assert model._last_lstm_states.pi[0].shape == (1, 2, 16)
