@@ -230,3 +230,10 @@ def check_distance(distances: torch.Tensor, least: float = 1e-5) -> None:
 def parameter_distance(one: nn.Module, other: nn.Module) -> float:
     pairs = zip(one.parameters(), other.parameters(), strict=True)
     return max((a - b).abs().max().item() for a, b in pairs)
+
+
+def draw_actions(backend: FusedBackend, observations: Any) -> Any:
+    """What environments get for [env, …] observations."""
+    rollout = empty_rollout(1, len(observations), backend.policy, np.random.default_rng(0))
+    backend.start_rollout(1, len(observations))
+    return backend.act(observations, rollout, 0)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from fused_cases import (
     collected_rollout,
+    draw_actions,
     empty_rollout,
     make_backend,
     make_policy,
@@ -91,7 +92,7 @@ def test_without_a_frequency_one_matrix_lasts_a_rollout_and_the_next_has_another
 def test_variance_of_the_noise_is_what_the_log_probability_says():
     policy = noisy_policy([12], log_std_init=-0.5)
     observation = np.tile(np.random.default_rng(3).standard_normal(5, dtype=np.float32), (20_000, 1))
-    chosen = make_backend(policy, seed=5).predict(observation)
+    chosen = draw_actions(make_backend(policy, seed=5), observation)
     with torch.no_grad():
         normal = policy.get_distribution(torch.from_numpy(observation[:1])).distribution
     mean, deviation = normal.mean.numpy()[0], normal.stddev.numpy()[0]
@@ -107,7 +108,7 @@ def test_gradients_are_autograds(noise, objective):
     rollout = collected_rollout(backend, 75, 2)
     choices = settings_with(batch_size=150, max_grad_norm=1e9, ent_coef=0.05, objective=objective)
     backend.start_update(rollout)
-    rows, _ = backend.ppo_epochs(rollout, np.arange(150)[None], choices)
+    rows, _ = backend.ppo_epochs(np.arange(150)[None], choices)
     expected, _ = torch_epoch(reference, rollout, np.arange(150), choices)
     np.testing.assert_allclose(rows, expected, atol=2e-5, rtol=1e-4)
     for (name, one), other in zip(policy.named_parameters(), reference.parameters(), strict=True):

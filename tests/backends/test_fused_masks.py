@@ -89,7 +89,7 @@ def test_masks_belong_to_one_rollout():
     for rollout in (only_first, free):  # and so may the next update
         rollout.advantages[:] = np.random.default_rng(1).standard_normal((30, 4))
         backend.start_update(rollout)
-        backend.ppo_epochs(rollout, np.arange(120)[None], settings_with(batch_size=60))
+        backend.ppo_epochs(np.arange(120)[None], settings_with(batch_size=60))
         torch_epoch(reference, rollout, np.arange(120), settings_with(batch_size=60))
         assert parameter_distance(policy, reference) < 1e-5
 
@@ -103,7 +103,7 @@ def test_an_update_with_masks_equals_autograds(actions, kind, objective):
     order = np.random.default_rng(0).permutation(180)
     choices = settings_with(batch_size=140, ent_coef=0.05, objective=objective)
     backend.start_update(rollout)
-    rows, status = backend.ppo_epochs(rollout, order[None], choices)
+    rows, status = backend.ppo_epochs(order[None], choices)
     expected, _ = torch_epoch(reference, rollout, order, choices)
     assert not status.non_finite
     np.testing.assert_allclose(rows, expected, atol=2e-5, rtol=1e-4)
@@ -121,7 +121,7 @@ def test_what_is_never_allowed_is_never_trained(actions, kind):
         backend.act(rollout.observations[step], rollout, step)
     rollout.advantages[:] = np.random.default_rng(1).standard_normal((40, 3))
     backend.start_update(rollout)
-    backend.ppo_epochs(rollout, np.arange(120)[None], settings_with(batch_size=120, ent_coef=0.1))
+    backend.ppo_epochs(np.arange(120)[None], settings_with(batch_size=120, ent_coef=0.1))
     allowed, gradient = rollout.action_masks[0, 0], policy.action_net.bias.grad.numpy()
     if kind is ActorCriticPolicy and isinstance(actions, spaces.MultiBinary):  # one logit per switch
         allowed = allowed.reshape(-1, 2).all(axis=1)
@@ -139,7 +139,7 @@ def test_nan_behind_a_mask_is_still_seen():
     with torch.no_grad():
         policy.action_net.weight[1] = torch.nan
     backend.start_update(rollout)
-    _, status = backend.ppo_epochs(rollout, np.arange(40)[None], settings_with())
+    _, status = backend.ppo_epochs(np.arange(40)[None], settings_with())
     assert status.non_finite
 
 

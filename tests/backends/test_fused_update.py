@@ -50,7 +50,7 @@ def test_an_epoch_equals_autograds(policy, options, minibatches, seed, allowed):
     rollout = collected_rollout(backend, 110, 3, seed, allowed)
     order = np.random.default_rng(seed).permutation(330)[: options.batch_size * minibatches + 2]
     backend.start_update(rollout)
-    rows, status = backend.ppo_epochs(rollout, order[None], options)
+    rows, status = backend.ppo_epochs(order[None], options)
     try:
         expected, _ = torch_epoch(reference, rollout, order, options)
     except NearThreshold:
@@ -82,7 +82,7 @@ def test_an_update_from_encoded_observations(observations):
     rollout.log_probs = log_probs.numpy().reshape(40, 3) + rng.normal(0, 0.05, (40, 3)).astype(np.float32)
     order = rng.permutation(120)
     backend.start_update(rollout)
-    rows, _ = backend.ppo_epochs(rollout, order[None], settings_with(batch_size=50))
+    rows, _ = backend.ppo_epochs(order[None], settings_with(batch_size=50))
     for start in range(0, 120, 50):
         batch = torch.from_numpy(order[start : start + 50])
         values, log_probs, entropy = reference.evaluate_actions(torch.from_numpy(samples)[batch], actions[batch])
@@ -106,7 +106,7 @@ def test_gradients_are_autograds():
     rollout = collected_rollout(backend, 70, 2)
     order = np.arange(140)
     backend.start_update(rollout)
-    backend.ppo_epochs(rollout, order[None], settings_with(batch_size=140, max_grad_norm=1e9))
+    backend.ppo_epochs(order[None], settings_with(batch_size=140, max_grad_norm=1e9))
     torch_epoch(reference, rollout, order, settings_with(batch_size=140, max_grad_norm=1e9))
     for (name, one), other in zip(policy.named_parameters(), reference.parameters(), strict=True):
         np.testing.assert_allclose(one.grad, other.grad, atol=1e-6, rtol=1e-4, err_msg=name)
@@ -120,7 +120,7 @@ def test_torchs_adam_and_the_kernels_share_one_state():
     backend.start_update(rollout)
     for first in (True, False, True):  # kernels, torch, kernels
         if first:
-            backend.ppo_epochs(rollout, order[None], choices)
+            backend.ppo_epochs(order[None], choices)
         else:
             torch_epoch(policy, rollout, order, choices)
         torch_epoch(reference, rollout, order, choices)
@@ -137,8 +137,8 @@ def test_epochs_in_one_call_and_two_threads_give_the_same_bits(actions):
     choices, results = settings_with(batch_size=50), []
     for backend in backends:
         backend.start_update(rollout)
-    results.append([backends[0].ppo_epochs(rollout, order[None], choices)[0] for order in orders])
-    results += [[backend.ppo_epochs(rollout, orders, choices)[0]] for backend in backends[1:]]
+    results.append([backends[0].ppo_epochs(order[None], choices)[0] for order in orders])
+    results += [[backend.ppo_epochs(orders, choices)[0]] for backend in backends[1:]]
     for policy, result in zip(policies, results, strict=True):
         np.testing.assert_array_equal(np.concatenate(result), np.concatenate(results[0]))
         assert parameter_distance(policy, policies[0]) == 0.0
@@ -153,12 +153,12 @@ def test_two_threads_stop_together(threads):
     backend.start_update(rollout)
     orders = np.stack([np.random.default_rng(seed).permutation(200) for seed in range(3)])
     choices = settings_with(batch_size=20, learning_rate=3e-2, target_kl=0.03)
-    rows, status = backend.ppo_epochs(rollout, orders, choices)
+    rows, status = backend.ppo_epochs(orders, choices)
     assert status.stopped
     assert len(rows) == status.minibatch + 1 < 30
     rollout.returns[:] = np.nan
     backend.start_update(rollout)
-    rows, status = backend.ppo_epochs(rollout, orders, settings_with(batch_size=20))
+    rows, status = backend.ppo_epochs(orders, settings_with(batch_size=20))
     assert (status.non_finite, status.minibatch, len(rows)) == (True, 0, 0)
 
 
@@ -169,7 +169,7 @@ def test_rmsprop(kind):
     rollout = collected_rollout(backend, 60, 2)
     order, choices = np.random.default_rng(0).permutation(120), settings_with(batch_size=30)
     backend.start_update(rollout)
-    backend.ppo_epochs(rollout, order[None], choices)
+    backend.ppo_epochs(order[None], choices)
     torch_epoch(reference, rollout, order, choices)
     assert parameter_distance(policy, reference) < 1e-5
 
@@ -181,7 +181,7 @@ def test_kl_stops_before_the_step():
     order = np.random.default_rng(0).permutation(200)
     choices = settings_with(batch_size=20, learning_rate=3e-2, target_kl=0.03)
     backend.start_update(rollout)
-    rows, status = backend.ppo_epochs(rollout, order[None], choices)
+    rows, status = backend.ppo_epochs(order[None], choices)
     expected, stopped_at = torch_epoch(reference, rollout, order, choices)
     assert 0 < stopped_at < 9
     assert (status.stopped, status.minibatch, len(rows)) == (True, stopped_at, stopped_at + 1)
@@ -199,7 +199,7 @@ def test_a_minibatch_with_nan_is_not_applied(field, activation):
     order, choices = np.random.default_rng(0).permutation(100), settings_with(batch_size=20)
     getattr(rollout, field).reshape(100, -1)[order[47]] = np.nan  # in the third minibatch
     backend.start_update(rollout)
-    rows, status = backend.ppo_epochs(rollout, order[None], choices)
+    rows, status = backend.ppo_epochs(order[None], choices)
     assert (status.non_finite, status.minibatch, len(rows)) == (True, 2, 2)
     torch_epoch(reference, rollout, order[:40], choices)
     assert parameter_distance(policy, reference) < 1e-5
@@ -211,7 +211,7 @@ def test_infinite_gradients_are_not_applied():
     rollout = collected_rollout(backend, 50, 2)
     rollout.returns[3] = 3e38
     backend.start_update(rollout)
-    _, status = backend.ppo_epochs(rollout, np.arange(100)[None], settings_with(batch_size=100))
+    _, status = backend.ppo_epochs(np.arange(100)[None], settings_with(batch_size=100))
     assert status.non_finite
     assert parameter_distance(policy, reference) == 0.0
 
@@ -223,7 +223,7 @@ def test_a_large_but_finite_gradient_is_clipped():
     rollout.returns[:] = 1e15
     before = twin(policy)
     backend.start_update(rollout)
-    _, status = backend.ppo_epochs(rollout, np.arange(100)[None], settings_with(batch_size=100))
+    _, status = backend.ppo_epochs(np.arange(100)[None], settings_with(batch_size=100))
     assert not status.non_finite
     assert 1e-4 < parameter_distance(policy, before) < 1.1e-3
 
@@ -235,9 +235,9 @@ def test_samples_outside_of_the_rollout_are_an_error():
     backend.start_update(rollout)
     for order in ([20], [-1], []):
         with pytest.raises(ValueError, match="the 20 samples"):
-            backend.ppo_epochs(rollout, np.array(order, np.int64)[None], settings_with())
+            backend.ppo_epochs(np.array(order, np.int64)[None], settings_with())
     with pytest.raises(ValueError, match="minibatches of 0"):
-        backend.ppo_epochs(rollout, np.arange(20)[None], settings_with(batch_size=0))
+        backend.ppo_epochs(np.arange(20)[None], settings_with(batch_size=0))
 
 
 @pytest.mark.parametrize("action_space", ["discrete", "box", "multidiscrete", "multibinary"])
@@ -288,5 +288,5 @@ def test_train_of_stable_baselines3_gives_the_same_parameters(action_space):
     model.train()
     backend.start_update(rollout)
     choices = settings_with(learning_rate=3e-4, batch_size=batch_size, ent_coef=0.02, clip_range_vf=0.3)
-    backend.ppo_epochs(rollout, order[None], choices)
+    backend.ppo_epochs(order[None], choices)
     assert parameter_distance(policy, model.policy) < 1e-5

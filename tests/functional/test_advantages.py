@@ -110,14 +110,6 @@ def test_stable_baselines3_computes_the_same(size, gamma, gae_lambda):
     np.testing.assert_allclose(returns, buffer.returns, atol=1e-6, rtol=1e-5)
 
 
-def test_writes_into_the_array_it_is_given():
-    rollout = random_rollout(5, 2, 0)
-    out = np.zeros((2, 5), np.float32).T  # any layout will do
-    advantages, _ = estimate_advantages(**rollout, gamma=0.9, gae_lambda=0.9, advantages_out=out)
-    assert advantages is out
-    np.testing.assert_array_equal(out, estimate_advantages(**rollout, gamma=0.9, gae_lambda=0.9)[0])
-
-
 def test_shapes_that_do_not_match_are_named():
     rollout = random_rollout(5, 2, 0)
     with pytest.raises(ValueError, match=r"values has shape \(4, 2\)"):

@@ -20,7 +20,6 @@ def estimate_advantages(
     last_values: Array,  # [env]: V of the observation after the last step
     gamma: float,
     gae_lambda: float,
-    advantages_out: Array | None = None,
 ) -> tuple[Array, Array]:
     """Advantages and returns, [time, env] float32 each.
 
@@ -46,9 +45,6 @@ def estimate_advantages(
     flags = [np.ascontiguousarray(array, np.bool_) for array in (terminated, truncated)]
     advantages = np.empty(shape, np.float32)
     scan(np.float32(gamma), np.float32(gamma * gae_lambda), advantages, *numbers, *flags)
-    if advantages_out is not None:
-        advantages_out[:] = advantages
-        advantages = advantages_out
     return advantages, advantages + numbers[1]
 
 

@@ -53,7 +53,7 @@ class PPOLearner:
         indices = buffer.rollout.sample_indices()
         orders = np.stack([self.generator.permutation(indices) for _ in range(settings.n_epochs)])
         backend.start_update(buffer.rollout)
-        rows, status = backend.ppo_epochs(buffer.rollout, orders, settings)  # one call: the second thread wakes once
+        rows, status = backend.ppo_epochs(orders, settings)  # one call: the second thread wakes once
         if status.non_finite:
             raise non_finite_update(status.minibatch)
         minibatches_per_epoch = -(-len(indices) // settings.batch_size)

@@ -155,7 +155,7 @@ class FusedBackend:
             self._bind(rollout)
         if self._redraw_every and step and step % self._redraw_every == 0:
             self._draw(self._target)
-        if not self._kernels.act(self._plan.address, self._target.address, features, step, False):
+        if not self._kernels.act(self._plan.address, self._target.address, features, step):
             check_finite_row("observation", observations, step)
         return self._env_actions[step].astype(self._env_dtype)  # a copy: an environment may keep its action
 
@@ -203,19 +203,6 @@ class FusedBackend:
         self._kernels.predict_values(self._plan.address, features, values)
         return values
 
-    def predict(self, observations: Observation, deterministic: bool = False) -> Array:
-        """Actions as the environment takes them for [batch, …] observations."""
-        features = self._checked_features(observations)
-        rows = len(features)
-        target = self._new_target(1, rows)
-        target.bind("actions", np.empty((rows, self._action_size), self._action_dtype))
-        target.bind("values", np.empty(rows, np.float32))
-        target.bind("log_probs", np.empty(rows, np.float32))
-        if not deterministic:
-            self._draw(target)
-        self._kernels.act(self._plan.address, target.address, features, 0, deterministic)
-        return target.env_actions.reshape(rows, *self._action_shape)
-
     def _checked_features(self, observations: Observation) -> Array:
         features = self._encode(observations)  # type: ignore[arg-type]
         if features.shape[1:] != (self._plan.features,):
@@ -234,9 +221,11 @@ class FusedBackend:
         self._samples = samples
 
     def ppo_epochs(
-        self, rollout: Rollout, orders: NDArray[np.int64], settings: UpdateSettings
+        self, orders: NDArray[np.int64], settings: UpdateSettings
     ) -> tuple[NDArray[np.float64], EpochStatus]:
-        """Gradient steps over minibatches of the samples, in the order of each row of ``orders`` [epoch, sample].
+        """Gradient steps over minibatches of the rollout given to :meth:`start_update`.
+
+        Each row of ``orders`` [epoch, sample] says in which order the samples come.
 
         The short last minibatch of an epoch is kept. Returns a row of terms [policy loss, value loss, entropy loss,
         approximate KL, clip fraction, loss] for each minibatch (without the one that was not finite, with the one whose
@@ -247,7 +236,7 @@ class FusedBackend:
         self._check_orders(orders, settings.batch_size)
         self._update.read_optimizer()
         self._update.set(
-            objective=Objective.CLIPPED if settings.objective == "clipped" else Objective.VANILLA,
+            objective=Objective.CLIPPED if settings.objective == "clipped" else Objective.PLAIN,
             normalize_advantage=settings.normalize_advantage,
             pessimistic_value=settings.pessimistic_value,
             skip_non_finite=settings.skip_non_finite,

@@ -9,10 +9,12 @@ import numpy as np
 
 from proximo.backends.fused.simd import float_of_bits
 from proximo.functional.compilation import inlined
+from proximo.functional.distributions import base
 
 F = np.float32  # a plain Python number would turn the arithmetic into float64
 ZERO, HALF, ONE = F(0), F(0.5), F(1)
 INFINITY = F(np.inf)
+HALF_LOG_TWO_PI = F(base.HALF_LOG_TWO_PI)
 LARGEST_DOUBLE = np.finfo(np.float64).max
 
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.44269504), F(0.693359375), F(-2.12194440e-4)

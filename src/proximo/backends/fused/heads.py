@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from proximo.backends.fused.elementary import HALF, INFINITY, ONE, ZERO, F, exp, sigmoid
+from proximo.backends.fused.elementary import HALF, HALF_LOG_TWO_PI, INFINITY, ONE, ZERO, F, exp, sigmoid
 from proximo.backends.fused.layers import last_layer
 from proximo.backends.fused.simd import floats, integers, plan_at, shift
 from proximo.backends.fused.state_dependent import state_dependent_gradient, state_dependent_log_probs
@@ -20,7 +20,6 @@ from proximo.functional.compilation import inner, linked
 
 CATEGORICAL, BERNOULLI, GAUSSIAN = int(Head.CATEGORICAL), int(Head.BERNOULLI), int(Head.GAUSSIAN)
 STATE_DEPENDENT = int(Head.STATE_DEPENDENT)
-HALF_LOG_TWO_PI = F(0.5 * math.log(2 * math.pi))
 
 
 @linked("void(int64, int64)")
@@ -176,20 +175,18 @@ def head_gradient(plan_address, stride, rows, entropy_weight, accumulate):
 
 
 @inner
-def choose_category(logs, probabilities, stride, count, uniform, deterministic):
-    """The most probable choice, or the first whose cumulated probability exceeds a uniform number in [0, 1)."""
+def choose_category(probabilities, stride, count, uniform):
+    """The first choice whose cumulated probability exceeds a uniform number in [0, 1)."""
     chosen, cumulated = 0, ZERO
     for choice in range(count):
-        if deterministic:
-            chosen = choice if logs[choice * stride] > logs[chosen * stride] else chosen
-        elif uniform >= cumulated and probabilities[choice * stride] > ZERO:
+        if uniform >= cumulated and probabilities[choice * stride] > ZERO:
             chosen = choice  # rounding may leave the sum below the uniform number: then the last possible choice
         cumulated += probabilities[choice * stride]
     return chosen
 
 
-@linked("void(int64, int64, int64, CPointer(float32), int64)")
-def sample(plan_address, stride, rows, noise, deterministic):
+@linked("void(int64, int64, int64, CPointer(float32))")
+def sample(plan_address, stride, rows, noise):
     """Choose ``plan.actions``, from ``noise`` [row, action].
 
     That is uniform numbers, normal ones for a Gaussian, and the perturbation itself where it depends on the state.
@@ -203,13 +200,11 @@ def sample(plan_address, stride, rows, noise, deterministic):
         for index in range(size):
             number, place = noise[row * size + index], index * stride
             if plan.head == CATEGORICAL:
-                logs, weights = shift(output, first * stride), shift(probabilities, first * stride)
-                choice = choose_category(logs, weights, stride, groups[index], number, deterministic)
-                actions[place + row] = F(choice)
+                weights = shift(probabilities, first * stride)
+                actions[place + row] = F(choose_category(weights, stride, groups[index], number))
                 first += groups[index]
             elif plan.head == BERNOULLI:
-                p = sigmoid(output[place])
-                actions[place + row] = ONE if (p > HALF if deterministic else number < p) else ZERO
+                actions[place + row] = ONE if number < sigmoid(output[place]) else ZERO
             else:
                 scale = F(math.exp(floats(plan.log_std)[index])) if plan.head == GAUSSIAN else ONE
-                actions[place + row] = output[place] + (ZERO if deterministic else scale * number)
+                actions[place + row] = output[place] + scale * number

@@ -114,8 +114,8 @@ def chunk_values(plan_address, observations, rows, values):
     return finite
 
 
-@kernel("boolean(int64, int64, float32[:, ::1], int64, boolean)")
-def act(plan_address, target_address, observations, step, deterministic):
+@kernel("boolean(int64, int64, float32[:, ::1], int64)")
+def act(plan_address, target_address, observations, step):
     """Actions, log-probabilities and values of observations [env, feature], into row ``step``; False on NaN in them."""
     plan, target, finite = plan_at(plan_address), target_at(target_address), 1
     count = observations.shape[0]
@@ -130,7 +130,7 @@ def act(plan_address, target_address, observations, step, deterministic):
             normalize_groups(plan_address, stride)
         elif plan.head == STATE_DEPENDENT:
             perturb(plan_address, floats(target.matrices), start, rows, stride, rows <= FEW, noise)
-        sample(plan_address, stride, rows, noise, deterministic)
+        sample(plan_address, stride, rows, noise)
         log_probs_and_entropies(plan_address, stride, rows)
         for row in range(rows):
             floats(target.log_probs)[first + row] = floats(plan.log_probs)[row]

@@ -11,7 +11,6 @@ from torch import nn
 
 from proximo.backends.fused.obstacles import ACTION_KINDS, HEADS, OPTIMIZERS, linear_layers
 from proximo.backends.fused.structures import (
-    ALIGNMENT,
     CHUNK,
     EXPLORATION,
     LAYER,
@@ -29,7 +28,7 @@ from proximo.functional.actions import stored_action_dtype
 from proximo.functional.distributions import StateDependentNoiseDistribution
 from proximo.functional.spaces import get_action_dim
 from proximo.networks.actor_critic import ActorCriticPolicy
-from proximo.networks.flat_parameters import FlatParameters, padded
+from proximo.networks.flat_parameters import ALIGNMENT, FlatParameters, padded
 
 CACHE_LINE = 64  # bytes
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 
-from proximo.backends.fused.elementary import HALF, ONE, ZERO, F, exp
+from proximo.backends.fused.elementary import HALF, HALF_LOG_TWO_PI, ONE, ZERO, F, exp
 from proximo.backends.fused.layers import last_layer, matrix_vector, multiply, padded, transpose
 from proximo.backends.fused.simd import exploration_at, floats, plan_at, shift
 from proximo.functional.compilation import inner, linked
 
 TWO = F(2)
-HALF_LOG_TWO_PI = F(0.5 * math.log(2 * math.pi))
 
 
 @linked("void(int64, CPointer(float32), int64, int64, int64, int64, CPointer(float32))")

@@ -14,7 +14,6 @@ from enum import IntEnum
 
 import numpy as np
 
-ALIGNMENT = 16  # floats; a multiple of every vector width, so tiles may read past the end of a row
 CHUNK = 128  # samples that go through the network at once; the activations of a chunk fit a core's cache
 
 
@@ -50,7 +49,7 @@ class Objective(IntEnum):
     """What the policy maximises: the clipped surrogate of PPO, or advantage · log-probability (A2C)."""
 
     CLIPPED = 0
-    VANILLA = 1
+    PLAIN = 1
 
 
 class Optimizer(IntEnum):

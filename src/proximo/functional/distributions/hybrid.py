@@ -56,8 +56,8 @@ class HybridDistribution(Distribution):
         return torch.stack([part.log_prob(piece) for part, piece in zip(self.parts, pieces, strict=True)]).sum(dim=0)
 
     def entropy(self) -> Tensor | None:
-        entropies = [part.entropy() for part in self.parts]
-        return torch.stack([entropy for entropy in entropies if entropy is not None]).sum(dim=0)
+        entropies = [entropy for part in self.parts if (entropy := part.entropy()) is not None]
+        return torch.stack(entropies).sum(dim=0) if len(entropies) == len(self.parts) else None
 
     def sample(self) -> Tensor:
         return self._columns([part.sample() for part in self.parts])
