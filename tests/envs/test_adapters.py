@@ -22,7 +22,8 @@ from proximo.envs import (
     is_wrapped,
     make_vec_env,
 )
-from proximo.envs.adapters import ForeignVecEnvAdapter, VectorEnvAdapter, info_of
+from proximo.envs.foreign import ForeignVecEnvAdapter
+from proximo.envs.gymnasium_vector import VectorEnvAdapter, info_of
 from proximo.envs.testing import FakeImageEnv
 from proximo.envs.vec_env import AUTORESET_KEY
 

@@ -7,9 +7,9 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal, Self, get_args
+from typing import Any, BinaryIO, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -47,7 +47,8 @@ from proximo.training.loggers import Logger, configure_logger
 from proximo.training.trainer import CallbackListener, Trainer
 
 OnNonFinite = Literal["raise", "skip"]
-MaybeCallback = Any  # None, a function (locals, globals) → bool, a callback or a list of callbacks
+# a function of the training loop's locals and globals ends the training by returning False
+MaybeCallback: TypeAlias = BaseCallback | Sequence[BaseCallback] | Callable[[Any, Any], bool | None] | None
 
 
 def set_random_seed(seed: int, using_cuda: bool = False) -> None:

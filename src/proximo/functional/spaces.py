@@ -317,3 +317,14 @@ def _batch_dict_observation(observation: Observation, space: spaces.Dict) -> tup
 def is_vectorized_observation(observation: Observation, observation_space: Space) -> bool:
     """Whether an observation has a leading batch axis; an error when it fits the space neither way."""
     return batch_observation(observation, observation_space)[1]
+
+
+class ObservationFlattener:
+    """Shows nested observations as one dictionary, and others as they are."""
+
+    def __init__(self, space: Space) -> None:
+        self.nesting = NestedObservation(space) if is_nested(space) else None
+        self.space = space if self.nesting is None else self.nesting.space
+
+    def __call__(self, observation: Any) -> Observation:
+        return observation if self.nesting is None else self.nesting.flatten(observation)

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.data import Array, Info, Observation, StepArrays
-from proximo.envs.adapters import ForeignVecEnvAdapter, VectorEnvAdapter, as_vec_env
+from proximo.envs.adapters import as_vec_env
+from proximo.envs.foreign import ForeignVecEnvAdapter
+from proximo.envs.gymnasium_vector import VectorEnvAdapter
 from proximo.envs.monitor import Monitor
 from proximo.envs.transpose import VecTransposeImage
 from proximo.envs.vec_env import VecEnv, VecEnvWrapper, arrays_from_step, copy_observation, is_vecenv_wrapped
