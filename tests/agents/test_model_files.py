@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from family import FAMILY, Member
 from gymnasium import spaces
 from torch import nn
 
-from proximo import PPO, make_vec_env
+from proximo import PPO, evaluate, make_vec_env
 from proximo.envs import VecNormalize
 from proximo.envs.testing import FakeImageEnv, SimpleMultiObsEnv
 from proximo.errors import ModelFileError
@@ -212,6 +213,23 @@ def test_normalizer_statistics_travel_with_the_model(tmp_path: Path) -> None:
     before = used.obs_rms.mean.copy()
     PPO.load(tmp_path / "model", env=used)
     assert np.array_equal(used.obs_rms.mean, before)  # statistics of its own are left alone
+
+
+def test_normalizer_statistics_wait_for_an_environment(tmp_path: Path) -> None:
+    env = VecNormalize(make_vec_env("CartPole-v1", n_envs=2, seed=0))
+    PPO("MlpPolicy", env, **SMALL).learn(64).save(tmp_path / "model")
+    PPO.load(tmp_path / "model").save(tmp_path / "again")
+    model = PPO.load(tmp_path / "again")
+    fresh = VecNormalize(make_vec_env("CartPole-v1", n_envs=2), training=False)
+    with pytest.warns(UserWarning, match="this environment shows them as they are"):
+        evaluate(model, make_vec_env("CartPole-v1"), 1)
+    with pytest.warns(UserWarning, match="this environment has no statistics to normalise by"):
+        evaluate(model, fresh, 1)
+    model.set_env(fresh)
+    assert np.array_equal(fresh.obs_rms.var, env.obs_rms.var)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(model, fresh, 1)
 
 
 def test_include_and_exclude(tmp_path: Path, trained: PPO) -> None:

@@ -48,7 +48,6 @@ ABSENT_NAMES = {
     },
     "stable_baselines3.common.utils": {"should_collect_more_steps"},  # off-policy
     # the network cuts sequences where episodes start; no buffer pads them
-    "sb3_contrib.common.recurrent.buffers": {"create_sequencers", "pad", "pad_and_flatten"},
 }
 
 

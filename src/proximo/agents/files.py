@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from proximo.agents.checks import check_for_correct_spaces
-from proximo.envs import VecNormalize, as_vec_env
+from proximo.envs import as_vec_env
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode, decode_fields, encode, encode_fields
@@ -74,8 +74,8 @@ def save(
     tensors["optimizer"] = _flatten_state(optimizer["state"])
     if own := model._own_tensors():
         tensors["algorithm"] = own
-    if (normalizer := model.get_vec_normalize_env()) is not None:
-        tensors["normalizer"] = {name: torch.as_tensor(np.asarray(value)) for name, value in normalizer.state().items()}
+    if (statistics := model.normalizer_statistics()) is not None:
+        tensors["normalizer"] = {name: torch.as_tensor(np.asarray(value)) for name, value in statistics.items()}
     manifest: dict[str, Any] = {
         "content": "model",
         "algorithm": type(model).__name__,
@@ -113,8 +113,10 @@ def load(
         print(f"saved by Proximo {manifest.get('proximo_version')}, this is {__version__}")  # noqa: T201
     fields = decode_fields(manifest["fields"], manifest["needs"], custom_objects, loader=f"{model_class.__name__}.load")
     model = _built(model_class, path, fields, overrides, device)
+    if "normalizer" in tensors:
+        model._loaded_statistics = {name: tensor.numpy() for name, tensor in tensors["normalizer"].items()}
     if env is not None:
-        _attach_env(model, env, tensors.get("normalizer"))
+        _attach_env(model, env)
     with _blaming(path):
         _check_network_size(model, tensors["policy"])
         model._setup_model()
@@ -143,7 +145,7 @@ def _load_foreign(
         print(f"saved by Stable-Baselines3 {foreign.archive.version}\n{foreign.archive.system}")  # noqa: T201
     model = _built(model_class, path, foreign.fields, overrides, device)
     if env is not None:
-        _attach_env(model, env, statistics=None)
+        _attach_env(model, env)
     with _blaming(path):
         _check_network_size(model, foreign.archive.policy)
         model._setup_model()
@@ -232,19 +234,10 @@ def _apply_overrides(fields: dict[str, Any], overrides: Mapping[str, Any], known
         fields[name] = value
 
 
-def _attach_env(model: OnPolicyAlgorithm, env: Any, statistics: Mapping[str, torch.Tensor] | None) -> None:
+def _attach_env(model: OnPolicyAlgorithm, env: Any) -> None:
     wrapped = as_vec_env(env, verbose=model.verbose)
     check_for_correct_spaces(wrapped, model.observation_space, model.action_space)
     model._take_env(wrapped)
-    normalizer = model.get_vec_normalize_env()
-    if normalizer is not None and statistics is not None and _has_seen_nothing(normalizer):
-        # a normaliser that has seen nothing takes the statistics the model was trained with
-        normalizer.load_state({name: tensor.numpy() for name, tensor in statistics.items()})
-
-
-def _has_seen_nothing(normalizer: VecNormalize) -> bool:
-    """Whether no observation has been counted yet (counts start at a fraction, against division by zero)."""
-    return all(float(value) < 1.0 for name, value in normalizer.state().items() if name.endswith(".count"))
 
 
 def _flatten_state(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:

@@ -127,6 +127,7 @@ class OnPolicyAlgorithm(ABC):
         self._n_updates = 0
         self._iteration = 0  # of the current training
         self._callback: BaseCallback | None = None  # of the current training
+        self._loaded_statistics: dict[str, Array] | None = None  # of the VecNormalize that the loaded model had
         self._training_state: Mapping[str, Any] | None = None  # of the checkpoint that the model was loaded from
         self.companions: dict[str, Any] = {}  # what trains beside the policy and has state_dict and load_state_dict
         self.on_non_finite: OnNonFinite = "raise"
@@ -162,6 +163,9 @@ class OnPolicyAlgorithm(ABC):
         self.n_envs = env.num_envs
         self.env = env
         self._collector = Collector(env, self.ep_info_buffer, self.ep_success_buffer)
+        normalizer, loaded = self.get_vec_normalize_env(), self._loaded_statistics
+        if normalizer is not None and loaded is not None and normalizer.has_seen_nothing():
+            normalizer.load_state(loaded)
 
     def _check_spaces(self) -> None:
         check_spaces(self.observation_space, self.action_space, self.use_sde)
@@ -241,6 +245,11 @@ class OnPolicyAlgorithm(ABC):
 
     def get_vec_normalize_env(self) -> VecNormalize | None:
         return None if self.env is None else unwrap_vec_normalize(self.env)
+
+    def normalizer_statistics(self) -> dict[str, Array] | None:
+        """Of the environment's ``VecNormalize``; without one, those that the model's file held for an env to come."""
+        normalizer = self.get_vec_normalize_env()
+        return self._loaded_statistics if normalizer is None else normalizer.state()
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Train on another environment of the same spaces and number."""

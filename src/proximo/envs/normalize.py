@@ -215,6 +215,10 @@ class VecNormalize(StepTransform):
             for part in ("mean", "var", "count")
         } | {"returns": self.returns.copy()}
 
+    def has_seen_nothing(self) -> bool:
+        """Whether nothing has been counted yet (counts start at a fraction, against division by zero)."""
+        return all(float(value) < 1.0 for name, value in self.state().items() if name.endswith(".count"))
+
     def load_state(self, state: Mapping[str, Array | float]) -> None:
         """Take over what :meth:`state` gave; running returns only if the number of environments is the same."""
         mine = self.state()

@@ -16,6 +16,7 @@ from proximo.envs.adapters import as_vec_env
 from proximo.envs.foreign import ForeignVecEnvAdapter
 from proximo.envs.gymnasium_vector import VectorEnvAdapter
 from proximo.envs.monitor import Monitor
+from proximo.envs.normalize import unwrap_vec_normalize
 from proximo.envs.transpose import VecTransposeImage
 from proximo.envs.vec_env import VecEnv, VecEnvWrapper, arrays_from_step, copy_observation, is_vecenv_wrapped
 from proximo.envs.vec_monitor import VecMonitor
@@ -101,6 +102,8 @@ def evaluate(
             UserWarning,
             stacklevel=2,
         )
+    if warn:
+        _warn_of_another_scale(model, vec_env)
     try:
         masks = MaskReader(vec_env, stage="evaluation") if use_masking else None
         _play(model, vec_env, tally, deterministic, render, callback, masks)
@@ -305,6 +308,23 @@ def _vector_env_as_given(env: Any) -> VecEnv:
     """``env`` as a vector environment, its images left as they are: a hand-written predictor may expect them so."""
     vec_env = as_vec_env(env, monitor=isinstance(env, str))  # nothing can stand between an id and its monitor
     return vec_env.venv if isinstance(vec_env, VecTransposeImage) and vec_env is not env else vec_env
+
+
+def _warn_of_another_scale(model: Predictor, env: VecEnv) -> None:
+    """A model that was trained on normalised observations makes nothing of others, and nobody would notice."""
+    statistics = model.normalizer_statistics() if hasattr(model, "normalizer_statistics") else None
+    normalizer = unwrap_vec_normalize(env)
+    if statistics is None or not any(name.startswith("obs") for name in statistics):
+        return
+    if normalizer is None or normalizer.has_seen_nothing():
+        warnings.warn(
+            f"the model was trained on normalised observations, this environment "
+            f"{'shows them as they are' if normalizer is None else 'has no statistics to normalise by'}. Give it "
+            "VecNormalize(env, training=False, norm_reward=False) with the model's statistics: by load(path, env=…) or "
+            "set_env(…), which pass them on, or by sync_envs_normalization(model.get_env(), env)",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _reports_episodes(env: VecEnv) -> bool:
