@@ -157,6 +157,7 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "NaN entropy weight": (lambda: ppo(ent_coef=math.nan), ValueError, ["ent_coef is nan", "finite"]),
     "zero gradient norm": (lambda: ppo(max_grad_norm=0.0), ValueError, ["max_grad_norm is 0.0", "positive"]),
     "negative KL": (lambda: ppo(target_kl=-1.0), ValueError, ["target_kl is -1.0", "positive"]),
+    "part of a step": (lambda: ppo(sde_sample_freq=2.5), TypeError, ["sde_sample_freq is 2.5", "number of steps"]),
     "state-dependent exploration": (lambda: ppo(use_sde=True), ValueError, ["use_sde", "Box", "Discrete(2)"]),
     "squashed output": (
         lambda: ppo(policy_kwargs={"squash_output": True}),

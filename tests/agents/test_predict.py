@@ -11,7 +11,8 @@ import torch
 from family import FAMILY, Member, every_member
 from gymnasium import spaces
 
-from proximo import A2C, PPO
+from proximo import A2C, PPO, RecurrentPPO
+from proximo.errors import NonFiniteError
 
 OBSERVATIONS: dict[str, tuple[str, spaces.Space[Any]]] = {
     "vector": ("MlpPolicy", spaces.Box(-1.0, 1.0, (3,), np.float32)),
@@ -201,3 +202,16 @@ def test_state_dependent_noise_is_as_large_as_it_was_learned(algorithm: Any, bac
     assert 0.0 < noise(model) < 0.01
     model.save(tmp_path / "model")
     assert 0.0 < noise(algorithm.load(tmp_path / "model")) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (3, "state is 3; pass the state that the previous predict"),
+        ((np.full((1, 1, 8), np.nan, np.float32),) * 2, "state holds NaN or infinity; pass None"),
+    ],
+)
+def test_what_is_no_memory_is_refused(state: Any, message: str) -> None:
+    model = RecurrentPPO("MlpLstmPolicy", "CartPole-v1", policy_kwargs={"lstm_hidden_size": 8})
+    with pytest.raises((TypeError, NonFiniteError), match=message):
+        model.predict(np.zeros(4, np.float32), state=state)

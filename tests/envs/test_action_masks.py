@@ -327,3 +327,17 @@ def test_hybrid_actions_reach_a_gymnasium_vector_env():
     taken = env.get_attr("taken")
     assert [action["kind"] for action in taken] == [1, 2]
     np.testing.assert_array_equal(taken[1]["power"][0], [1.0, 1.0])
+
+
+def test_a_mask_that_is_no_method_is_named():
+    class Attribute(Clock):
+        action_masks = np.ones(4, bool)
+
+    with pytest.raises(TypeError, match=r"action_masks of environment 1 is array.*expected a method"):
+        DummyVecEnv([Clock, Attribute]).action_masks()
+
+
+def test_masks_that_are_added_to_logits_are_refused():
+    env = DummyVecEnv([lambda: BadMask(np.array([0.0, -1e9, 0.0, 0.0]))])
+    with pytest.raises(ValueError, match=r"mask of environment 0 is .*expected an array .* true where an action"):
+        env.action_masks()

@@ -232,3 +232,13 @@ def test_a_buffer_for_states_of_another_shape_is_refused() -> None:
 def test_length_of_a_sequence(n_steps: int, batch_size: int, length: int) -> None:
     model = PPO("MlpLstmPolicy", DummyVecEnv(factories()), n_steps=n_steps, batch_size=batch_size, policy_kwargs=MEMORY)
     assert model.rollout_buffer.rollout.sequence_length == length
+
+
+def test_another_batch_size_takes_effect_with_the_next_rollout() -> None:
+    model = RecurrentPPO("MlpLstmPolicy", DummyVecEnv(factories()), batch_size=STEPS, policy_kwargs=MEMORY, **SMALL)
+    steps: list[Any] = []
+    model.policy.optimizer.register_step_post_hook(lambda *_: steps.append(1))
+    model.learn(STEPS * 3)
+    model.batch_size = 4
+    model.learn(STEPS * 3)
+    assert len(steps) == 3 + 9  # a minibatch for each environment, then three of each

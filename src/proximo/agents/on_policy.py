@@ -106,6 +106,8 @@ class OnPolicyAlgorithm(ABC):
             setattr(self, name, value)
         self.policy_class = self._resolve_policy(policy)
         self.policy_kwargs = dict(policy_kwargs or {})
+        if not isinstance(sde_sample_freq, int):
+            raise TypeError(f"sde_sample_freq is {sde_sample_freq!r}; expected a number of steps, or -1 for a rollout")
         self.use_sde, self.sde_sample_freq = use_sde, sde_sample_freq
         self.rollout_buffer_class = checked_buffer_class(rollout_buffer_class)
         self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})

@@ -360,7 +360,7 @@ class RecurrentMultiInputActorCriticPolicy(RecurrentActorCriticPolicy):
 class GruActorCriticPolicy(RecurrentActorCriticPolicy):
     """A GRU in place of the LSTM: one state instead of two, a quarter fewer weights.
 
-    On a CPU it trains 14 to 25 times slower than the LSTM, for which torch has a fused kernel (128 steps, 64 units).
+    On a CPU it trains many times slower: for the LSTM, torch has a fused kernel there.
     """
 
     cell = nn.GRU
