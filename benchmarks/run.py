@@ -139,14 +139,17 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only rows whose name contains this; the others stay as stored")
     parser.add_argument("--turns", type=int, default=3, help="turns of each library per row")
     arguments = parser.parse_args()
+    works = [work for work in WORKS if arguments.only in work.name]
+    if not works:
+        known = ", ".join(repr(work.name) for work in WORKS)
+        parser.exit(2, f"error: no row's name contains {arguments.only!r}; the rows are {known}\n")
     warnings.filterwarnings("ignore", category=UserWarning)
     console = Console()
     results = []
-    for work in WORKS:
-        if arguments.only in work.name:
-            with console.status(work.name):
-                results.append(measure(work, arguments.turns))
-            console.print(f"{work.name}: {results[-1]['ratio']} times SB3", highlight=False)
+    for work in works:
+        with console.status(work.name):
+            results.append(measure(work, arguments.turns))
+        console.print(f"{work.name}: {results[-1]['ratio']} times SB3", highlight=False)
     show(console, "steps per second", speed_table(results))
     if arguments.only:
         stored = json.loads((RESULTS / "speed.json").read_text())

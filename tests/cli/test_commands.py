@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,7 +112,9 @@ def test_watch_films(trained, tmp_path, capsys):
 def test_plot_several_runs(trained, tmp_path, monkeypatch, capsys):
     run, _ = trained
     monkeypatch.chdir(tmp_path)
-    assert main(["plot", str(run), str(run)]) == 0
+    other = shutil.copytree(run, tmp_path / "other")
+    (other / "config.toml").write_text((run / "config.toml").read_text().replace("seed = 3", "seed = 4"))
+    assert main(["plot", str(run), str(other)]) == 0
     assert capsys.readouterr().out.strip() == "learning_curve.png"
     assert Image.open(tmp_path / "learning_curve.png").size == (1600, 960)
     assert main(["plot", str(run), "--y", "train/los"]) == 2

@@ -14,6 +14,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import proximo
 from proximo.cli.main import main
+from proximo.errors import ModelFileError
 
 SMALL = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "device": "cpu"}
 
@@ -47,7 +48,10 @@ def test_contrib_and_code_as_learning_rate(folder: Path, capsys: pytest.CaptureF
     options = {**SMALL, "learning_rate": lambda progress: 1e-3 * progress}
     sb3_contrib.RecurrentPPO("MlpLstmPolicy", "Pendulum-v1", **options).save("theirs.zip")
     assert main(["convert", "theirs.zip", "ours.zip"]) == 2
-    assert "learning_rate (the function" in capsys.readouterr().err
+    complaint = capsys.readouterr().err
+    assert "learning_rate (the function" in complaint
+    assert "give a number in its place: --learning-rate 3e-4\n" in complaint
+    assert "custom_objects" not in complaint
     assert not Path("ours.zip").exists()
     assert main(["convert", "theirs.zip", "ours.zip", "--learning-rate", "5e-4"]) == 0
     assert proximo.RecurrentPPO.load("ours.zip").learning_rate == 5e-4
@@ -105,11 +109,63 @@ def test_inspect_names_the_code_in_a_foreign_file(folder: Path, capsys: pytest.C
     assert "a pickle, not run" in capsys.readouterr().out
 
 
-def test_inspect_of_no_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("text.zip").write_text("hello")
-    assert main(["inspect", "text.zip"]) == 2
-    assert main(["inspect", "absent.zip"]) == 2
-    assert "Traceback" not in capsys.readouterr().err
+def test_a_model_of_the_house_with_code_in_it_is_told_the_flag(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proximo.PPO("MlpPolicy", "CartPole-v1", **SMALL, clip_range=lambda progress: 0.2 * progress).save("ours.zip")
+    assert main(["convert", "ours.zip", "theirs.zip"]) == 2
+    assert "give a number in its place: --clip-range 0.2\n" in capsys.readouterr().err
+    assert main(["convert", "ours.zip", "theirs.zip", "--clip-range", "0.1"]) == 0
+    assert stable_baselines3.PPO.load("theirs.zip").clip_range(1.0) == 0.1
+
+
+NO_MODELS = {
+    "nothing": b"",
+    "a picture": b"\x89PNG\r\n\x1a\n" + bytes(16),
+    "a text": b"hello there, this is no model",
+    "half a zip": b"PK\x03\x04" + bytes(40),
+}
+
+
+@pytest.mark.parametrize("content", NO_MODELS.values(), ids=NO_MODELS)
+@pytest.mark.parametrize("command", [["inspect", "file.zip"], ["convert", "file.zip", "out.zip"]], ids=lambda c: c[0])
+def test_what_is_no_model_is_explained_as_load_does(
+    command: list[str], content: bytes, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file.zip").write_bytes(content)
+    with pytest.raises(ModelFileError) as refused:
+        proximo.PPO.load("file.zip")
+    assert main(command) == 2
+    assert capsys.readouterr().err == f"error: {refused.value}\n"
+
+
+def test_damaged_statistics_are_explained_as_such(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    VecNormalize(DummyVecEnv([lambda: gymnasium.make("Pendulum-v1")])).save("theirs.pkl")
+    assert main(["convert", "theirs.pkl", "ours.safetensors"]) == 0
+    Path("half.safetensors").write_bytes(Path("ours.safetensors").read_bytes()[:100])
+    assert main(["inspect", "half.safetensors"]) == 2
+    assert "half.safetensors is damaged or no VecNormalize file: no safetensors" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "absent"]) == 2
+    assert capsys.readouterr().err == "error: no model file absent or absent.zip; check the path\n"
+
+
+def test_an_off_policy_model_is_called_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stable_baselines3.DQN("MlpPolicy", "CartPole-v1", buffer_size=8, device="cpu").save("dqn.zip")
+    expected = "a model of an off-policy algorithm of Stable-Baselines3 (DQN, say), which Proximo does not have"
+    assert main(["convert", "dqn.zip", "out.zip"]) == 2
+    assert expected in capsys.readouterr().err
+    with pytest.raises(ModelFileError, match="off-policy algorithm of Stable-Baselines3") as refused:
+        proximo.PPO.load("dqn.zip")
+    assert expected in str(refused.value)
+
+
+def test_words_in_the_place_of_a_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["convert", "model.zip", "out.zip", "--learning-rate", "x"])
+    assert "expected a number, got 'x'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["convert", "inspect"])

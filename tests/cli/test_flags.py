@@ -127,6 +127,10 @@ def test_bad_values(words, message):
     [
         (["--learning-rate", "lin_x"], "lin_3e-4"),
         (["--n-steps", "1.5"], "expected a whole number"),
+        (["--steps", "abc"], "expected a whole number, got 'abc'"),
+        (["--steps", "inf"], "expected a whole number, got 'inf'"),
+        (["--until", "x"], "expected a number, got 'x'"),
+        (["--gamma", "x"], "expected a number, got 'x'"),
         (["--gama", "0.9"], "--gamma"),
         (["--policy-kwargs", "net_arch"], "expected TOML"),
         (["--normalize", "perhaps"], "expected true or false"),

@@ -53,11 +53,27 @@ def interrupted(finished, tmp_path):
 
 def test_a_run_resumes_where_it_was(finished, interrupted, capsys):
     assert main(["train", "--resume", str(interrupted)]) == 0
-    assert "resuming from" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "resuming from" in printed
+    steps = [int(row["time/total_timesteps"]) for row in rows(finished)]
+    newest = int(printed.partition("model_")[2].partition("_steps")[0])
+    assert f"{steps[-1]:,} steps, {steps[-1] - newest:,} of them now in " in printed
     assert rows(interrupted) == rows(finished)
     assert (interrupted / "progress.jsonl").read_text().count("\n") == len(rows(finished))
     assert torch.equal(weights(interrupted), weights(finished))
     assert sorted(path.name for path in interrupted.parent.iterdir()) == [interrupted.name]
+
+
+def test_a_run_at_its_last_step_says_that_nothing_is_left(interrupted, finished, capsys):
+    assert main(["train", "--resume", str(interrupted)]) == 0
+    capsys.readouterr()
+    assert main(["train", "--resume", str(interrupted)]) == 0
+    printed = capsys.readouterr().out
+    assert "nothing is left to train" in printed
+    assert "training 0 of" not in printed
+    assert ", 0 of them now in" in printed
+    assert rows(interrupted) == rows(finished)
+    assert torch.equal(weights(interrupted), weights(finished))
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_offered(finished, interrupted, capsys):

@@ -133,3 +133,60 @@ def test_learning_curves_picture(tmp_path):
 def test_nothing_to_plot(runs, tmp_path):
     with pytest.raises(ValueError, match="nothing to plot"):
         plotting.plot_learning_curves(runs, tmp_path / "curves.png")
+
+
+def drawn_axes(monkeypatch, *arguments, **keywords):
+    """The axes that a picture of learning curves was drawn with."""
+    from matplotlib.figure import Figure
+
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    plotting.plot_learning_curves(*arguments, **keywords)
+    figures[0].canvas.draw()
+    return figures[0].axes[0]
+
+
+@pytest.mark.parametrize("repetitions", [5, 20])
+def test_long_labels_stay_within_the_picture(repetitions, tmp_path, monkeypatch):
+    run = write_run(tmp_path / "run", [0, 2000], [1.0, 2.0])
+    label = "PPO on CartPole-v1, policy_kwargs " + "{'net_arch': {'pi': [64, 64], 'vf': [64, 64]}} " * repetitions
+    axes = drawn_axes(monkeypatch, {label: [run], "other": [run]}, tmp_path / "curves.png")
+    legend, frame = (axes.get_legend() or axes.figure.legends[0]).get_window_extent(), axes.figure.bbox
+    assert frame.x0 <= legend.x0 < legend.x1 <= frame.x1
+    assert frame.y0 <= legend.y0 < legend.y1 <= frame.y1
+    assert repetitions < 20 or legend.y1 < axes.get_window_extent().y0  # it would hide the curves
+
+
+@pytest.mark.parametrize(("end", "shown"), [(0.5, "0.5"), (20_000, "20k")])
+def test_thousands_are_abbreviated_and_nothing_below(end, shown, tmp_path, monkeypatch):
+    run = write_run(tmp_path / "run", [0, end], [1.0, 2.0])
+    axes = drawn_axes(monkeypatch, {"PPO": [run]}, tmp_path / "curves.png")
+    assert shown in [label.get_text() for label in axes.get_xticklabels()]
+
+
+@pytest.mark.parametrize(
+    ("column", "title"),
+    [("rollout/ep_rew_mean", "Mean episode return"), ("train/explained_variance", "train/explained_variance")],
+)
+def test_titles_keep_the_names_of_columns(column, title, tmp_path, monkeypatch):
+    run = tmp_path / "progress.csv"
+    run.write_text(f"time/total_timesteps,{column}\n1,2\n2,3\n")
+    axes = drawn_axes(monkeypatch, {"PPO": [run], "A2C": [run]}, tmp_path / "curves.png", y=column)
+    assert axes.get_title(loc="left") == title
+
+
+def test_a_single_point_has_its_interval(tmp_path, monkeypatch):
+    runs = [write_run(tmp_path / str(value), [100], [value]) for value in (1.0, 2.0, 4.0)]
+    axes = drawn_axes(monkeypatch, {"PPO": runs}, tmp_path / "curves.png")
+    (bar,) = [line for container in axes.containers for line in container.lines[2]]
+    _, low, high = plotting.mean_interval([1.0, 2.0, 4.0])
+    np.testing.assert_allclose(bar.get_segments()[0], [[100, low], [100, high]])
+    bottom, top = axes.get_ylim()
+    assert bottom < low < high < top
+
+
+def test_a_picture_without_suffix_is_a_png(tmp_path):
+    run = write_run(tmp_path / "run", [1, 2], [1.0, 2.0])
+    path = plotting.plot_learning_curves({"PPO": [run]}, tmp_path / "curves")
+    assert path == tmp_path / "curves.png"
+    assert path.is_file()

@@ -21,10 +21,10 @@ from proximo.errors import ModelFileError
 from proximo.files.archive import MANIFEST, read_archive
 from proximo.files.encoding import decode
 from proximo.files.known_values import describe
-from proximo.files.normalizer_file import is_pickle, read_normalizer
+from proximo.files.normalizer_file import is_pickle, looks_like_normalizer, read_normalizer
 from proximo.files.restricted_pickle import Inert, Made, Name
 from proximo.files.sb3_archive import Sb3Archive, is_serialized, read_sb3_archive
-from proximo.files.zips import existing_file, member_names
+from proximo.files.zips import existing_file
 
 LONGEST_TEXT = 160
 SPACES = {"observation_space": "observations", "action_space": "actions"}
@@ -83,13 +83,12 @@ def inspect_file(path: Path) -> Inspection:
     """Look into a file; raises like reading it would."""
     found = existing_file(path)
     with found.open("rb") as stream:
-        names = member_names(stream)
         start = stream.read(16)
+    if looks_like_normalizer(start):
+        return _normalizer(found, is_pickle(start))
     if sb3_files.is_foreign(found):
         return _foreign(read_sb3_archive(found))
-    if names or start.startswith(b"PK"):
-        return _own(found)
-    return _normalizer(found, is_pickle(start))
+    return _own(found)
 
 
 # ---------------------------------------------------------------------------------------------------- own model files

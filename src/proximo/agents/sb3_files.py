@@ -35,6 +35,7 @@ from proximo.version import __version__
 if TYPE_CHECKING:
     from proximo.agents.on_policy import OnPolicyAlgorithm
 
+OFF_POLICY = "an off-policy algorithm"
 REQUIRED = ("observation_space", "action_space", "policy_class")
 WRITTEN_VERSION = "2.9.2"  # of Stable-Baselines3, whose files ours are like
 # how torch runs an optimiser is decided here, not in a file
@@ -96,7 +97,7 @@ def algorithm_of(archive: Sb3Archive) -> str:
     """Which algorithm saved a file: it does not say so, but its fields and its policy do."""
     data = archive.data
     if "n_steps" not in data or "gae_lambda" not in data:
-        return "an off-policy algorithm"
+        return OFF_POLICY
     if "cg_max_steps" in data:
         return "TRPO"
     if "clip_range" not in data:
@@ -109,7 +110,16 @@ def algorithm_of(archive: Sb3Archive) -> str:
     }.get(str(module), "PPO")
 
 
+def check_on_policy(saved: str, path: object) -> None:
+    if saved == OFF_POLICY:
+        raise ModelFileError(
+            f"{path} holds a model of {OFF_POLICY} of Stable-Baselines3 (DQN, say), which Proximo does not have; load "
+            "it with Stable-Baselines3"
+        )
+
+
 def _check_family(saved: str, model_class: type[OnPolicyAlgorithm], path: object) -> None:
+    check_on_policy(saved, path)
     family = "PPO" if saved.endswith("PPO") else saved
     if model_class.config_class.__name__ != f"{family}Config":
         raise ModelFileError(

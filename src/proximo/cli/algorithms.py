@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from proximo.errors import near_matches
@@ -60,10 +61,22 @@ def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> 
 
         MaskReader(env)  # refuses an environment without masks before a run folder is made for it
     policy = preset.policy or fitting_policy(algorithm, env)
+    check_policy_arguments(agent, policy, arguments.get("policy_kwargs") or {})
     try:
         return agent(policy, env, **arguments, **settings)
     except TypeError as error:  # a value of the wrong kind, from a flag or a file
         raise ValueError(f"the arguments do not fit {algorithm}: {error}") from error
+
+
+def check_policy_arguments(agent: type[OnPolicyAlgorithm], policy: str, given: Mapping[str, Any]) -> None:
+    """Refuse names that neither the policy nor a class it extends takes; an unknown policy is the agent's to refuse."""
+    if policy not in agent.policy_aliases:
+        return
+    constructors = [vars(cls)["__init__"] for cls in agent.policy_aliases[policy].__mro__ if "__init__" in vars(cls)]
+    known = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{policy} has no argument {name!r}; {near_matches(name, known)}")
 
 
 def fitting_policy(algorithm: str, env: VecEnv) -> str:

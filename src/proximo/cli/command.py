@@ -10,6 +10,11 @@ import tyro
 Arguments = TypeVar("Arguments")
 
 
+def check_at_least(flag: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"{flag} is {value}; expected at least {least}")
+
+
 def parse(
     arguments: type[Arguments], command: str, summary: str, examples: Sequence[str], words: Sequence[str]
 ) -> Arguments:

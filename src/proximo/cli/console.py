@@ -14,25 +14,52 @@ from rich.markup import escape
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.table import Table
+
+
+WIDTH_OF_FILES = 1000  # characters in a line of what is no terminal
 
 
 @cache
 def output() -> Console:
     """Where results go; lines are wrapped for a terminal, and whole elsewhere."""
-    console = Console(highlight=False)
-    console.soft_wrap = not console.is_terminal
-    return console
+    return _whole_elsewhere(Console(highlight=False))
 
 
 @cache
 def errors() -> Console:
-    console = Console(stderr=True, highlight=False)
-    console.soft_wrap = not console.is_terminal
+    return _whole_elsewhere(Console(stderr=True, highlight=False))
+
+
+def _whole_elsewhere(console: Console) -> Console:
+    if not console.is_terminal:
+        console.soft_wrap = True
+        console.width = WIDTH_OF_FILES  # tables cut their cells to it
     return console
 
 
-def show_error(message: str) -> None:
+def print_table(table: Table) -> None:
+    """Print a table; where the terminal is too narrow for it, as lines of text, so that no number is cut."""
+    console = output()
+    unlimited = console.options.update(max_width=WIDTH_OF_FILES)
+    if console.measure(table, options=unlimited).maximum <= console.width:
+        console.print(table)
+    else:
+        console.print(*_as_lines(table), sep="\n")
+
+
+def _as_lines(table: Table) -> Iterator[str]:
+    yield f"[bold]{table.title}[/]"
+    names = [column.header for column in table.columns[1:]]
+    for title, *cells in zip(*(column.cells for column in table.columns), strict=True):
+        yield f"{title}: " + ", ".join(f"{name} {cell}" for name, cell in zip(names, cells, strict=True) if cell)
+
+
+def show_error(message: str, *notes: str) -> None:
+    """An error as one line, and what else there is to say about it below."""
     errors().print(f"[bold red]error:[/] {escape(message)}")
+    for note in notes:
+        errors().print(note, markup=False, soft_wrap=True)
 
 
 def show_warnings_as_lines() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,8 @@ import tyro
 
 from proximo.cli.algorithms import ALGORITHMS
 from proximo.cli.command import parse
+from proximo.cli.flags import OptionalNumber, default_is
+from proximo.errors import ModelFileError
 
 if TYPE_CHECKING:
     from proximo.agents.on_policy import OnPolicyAlgorithm
@@ -24,6 +27,10 @@ EXAMPLES = (
     "proximo convert old_sb3.zip model.zip --learning-rate 3e-4   (saved with a function as learning rate)",
     "proximo convert vecnormalize.pkl vecnormalize.safetensors",
 )
+REPLACEABLE = {"learning_rate": "--learning-rate 3e-4", "clip_range": "--clip-range 0.2"}
+"""What may be code in a file and has a flag, with an example of it."""
+
+_from_file = default_is("the file's")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +41,9 @@ class Convert:
     """File to read."""
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     """File to write."""
-    learning_rate: float | None = None
+    learning_rate: Annotated[OptionalNumber, _from_file] = None
     """In the place of the learning rate in the file, which may be code."""
-    clip_range: float | None = None
+    clip_range: Annotated[OptionalNumber, _from_file] = None
     """In the place of the clip range in the file, which may be code."""
     overwrite: bool = False
     """Replace OUT if it exists."""
@@ -48,35 +55,58 @@ def run(words: Sequence[str]) -> int:
         raise FileExistsError(f"{arguments.out} exists; choose another name, or add --overwrite")
     from proximo.cli.console import output, shown_path
 
-    replaced = {"learning_rate": arguments.learning_rate, "clip_range": arguments.clip_range}
-    message = convert(
-        arguments.model, arguments.out, {name: value for name, value in replaced.items() if value is not None}
-    )
+    given = {name: getattr(arguments, name) for name in REPLACEABLE}
+    message = convert(arguments.model, arguments.out, {name: x for name, x in given.items() if x is not None})
     output().print(f"{shown_path(arguments.out)}: {message}", markup=False)
     return 0
 
 
 def convert(source: Path, target: Path, replaced: dict[str, Any]) -> str:
     """Convert a file; says what the new one is."""
-    from proximo.agents.sb3_files import algorithm_of, is_foreign, write_foreign
+    from proximo.agents.sb3_files import is_foreign, write_foreign
     from proximo.files.archive import read_archive
-    from proximo.files.sb3_archive import read_sb3_archive
-    from proximo.files.zips import existing_file, member_names
+    from proximo.files.normalizer_file import looks_like_normalizer
+    from proximo.files.zips import existing_file
 
     source = existing_file(source)
     with source.open("rb") as stream:
-        is_zip = bool(member_names(stream)) or stream.read(2) == b"PK"
-    if not is_zip:
+        start = stream.read(16)
+    if looks_like_normalizer(start):
         return _convert_normalizer(source, target)
     if is_foreign(source):
-        name = algorithm_of(read_sb3_archive(source, weights=False))
-        _agent(name, source).load(source, device="cpu", custom_objects=replaced).save(target)
-        return f"a model of Proximo; load it with proximo.{name}.load"
+        return _convert_foreign(source, target, replaced)
     manifest, tensors = read_archive(source)
-    model = _agent(str(manifest.get("algorithm")), source).load(source, device="cpu", custom_objects=replaced)
-    loader = write_foreign(model, target)
+    agent = _agent(str(manifest.get("algorithm")), source)
+    needs = manifest.get("needs")
+    _check_replaced(needs if isinstance(needs, dict) else {}, replaced, source)
+    loader = write_foreign(agent.load(source, device="cpu", custom_objects=replaced), target)
     note = " (a zip of Stable-Baselines3 holds no statistics of VecNormalize: convert those by themselves)"
     return f"a model of Stable-Baselines3; load it with {loader}.load{note if 'normalizer' in tensors else ''}"
+
+
+def _convert_foreign(source: Path, target: Path, replaced: dict[str, Any]) -> str:
+    from proximo.agents.files import field_names
+    from proximo.agents.sb3_files import algorithm_of, check_on_policy
+    from proximo.files.sb3_archive import read_sb3_archive
+
+    archive = read_sb3_archive(source, weights=False)
+    name = algorithm_of(archive)
+    check_on_policy(name, source)
+    agent = _agent(name, source)
+    with suppress(ModelFileError):  # loading will say it, and which file it is
+        archive.fields(field_names(agent))  # finds out what is code
+    _check_replaced(archive.needs, replaced, source)
+    agent.load(source, device="cpu", custom_objects=replaced).save(target)
+    return f"a model of Proximo; load it with proximo.{name}.load"
+
+
+def _check_replaced(needs: Mapping[str, str], replaced: Mapping[str, Any], source: Path) -> None:
+    """Ask for the flags that take the place of code; where there is none for it, loading says what else to do."""
+    missing = [name for name in needs if name not in replaced]
+    if missing and all(name in REPLACEABLE for name in missing):
+        listed = ", ".join(f"{name} ({ascii(needs[name])[1:-1]:.80})" for name in missing)
+        flags = " ".join(REPLACEABLE[name] for name in missing)
+        raise ValueError(f"{source} holds code, which is not run, as {listed}; give a number in its place: {flags}")
 
 
 def _agent(name: str, source: Path) -> type[OnPolicyAlgorithm]:

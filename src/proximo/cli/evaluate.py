@@ -4,55 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from proximo.cli.algorithms import algorithm_title
-from proximo.cli.command import parse
-from proximo.cli.flags import Count, OptionalPath, default_is
+from proximo.cli.command import check_at_least, parse
+from proximo.cli.flags import Count, OptionalPath, RunFolders, default_is
 
-SUMMARY = """Play episodes with the trained agent of a run folder and report the mean return with its 95 % interval."""
+SUMMARY = """Play episodes with the trained agents of run folders and report the mean return with its 95 % interval.
+Several runs are one row each; where they differ only in their seed, a last row is the mean over the seeds."""
 EXAMPLES = (
     "proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405",
     "proximo evaluate RUN --episodes 1000 --stochastic --seed 7",
-    "proximo evaluate RUN --model checkpoints/model_50000_steps.zip",
+    "proximo evaluate runs/CartPole-v1-*",
+    "proximo evaluate RUN --model checkpoints/best.zip",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Which agent to evaluate, and how."""
+    """Which agents to evaluate, and how."""
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder, as made by proximo train."""
+    runs: RunFolders
+    """Run folders, as made by proximo train."""
     episodes: Count = 100
-    """Episodes to play."""
+    """Episodes to play with each agent."""
     seed: Count = 0
     """Seed of the environments."""
     stochastic: bool = False
     """Draw actions from the policy; otherwise the most likely action is taken."""
     model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Another model file of the run, such as checkpoints/model_50000_steps.zip."""
+    """Another model file of the run, such as checkpoints/best.zip of a training with --checkpoint-every."""
     device: str = "auto"
     """Where the policy runs: auto, cpu, cuda, …"""
 
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Evaluate, "evaluate", SUMMARY, EXAMPLES, words)
-    from proximo.cli.console import output
-    from proximo.cli.playing import evaluate_run, evaluation_table
+    check_at_least("--episodes", arguments.episodes, 1)
+    check_at_least("--seed", arguments.seed, 0)
+    from proximo.cli.console import print_table
+    from proximo.cli.playing import comparison_table, evaluate_run, evaluation_table, find_model
     from proximo.cli.runs import Run
+    from proximo.cli.session import check_device
 
-    run = Run.open(arguments.run)
-    evaluation = evaluate_run(
-        run,
-        arguments.episodes,
-        seed=arguments.seed,
-        deterministic=not arguments.stochastic,
-        model_file=arguments.model,
-        device=arguments.device,
-    )
-    output().print(evaluation_table(evaluation, title=f"{algorithm_title(run.config.algo)} on {run.config.env}"))
+    check_device(arguments.device)
+    runs = Run.open_all(arguments.runs)
+    for run in runs:
+        find_model(run, arguments.model)  # before the first of them is evaluated
+    evaluations = [
+        evaluate_run(
+            run,
+            arguments.episodes,
+            seed=arguments.seed,
+            deterministic=not arguments.stochastic,
+            model_file=arguments.model,
+            device=arguments.device,
+        )
+        for run in runs
+    ]
+    if len(runs) > 1:
+        print_table(comparison_table(runs, evaluations))
+    else:
+        config = runs[0].config
+        print_table(evaluation_table(evaluations[0], title=f"{algorithm_title(config.algo)} on {config.env}"))
     return 0

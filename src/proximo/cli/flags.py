@@ -117,7 +117,7 @@ def _parser_of_value(name: str, parts: set[Any]) -> tuple[Callable[[str], Any], 
     if parts == {int}:
         return whole_number, "INT"
     if parts == {float}:
-        return float, "FLOAT"
+        return number, "FLOAT"
     if parts == {float, Schedule}:
         return _schedule_parser(name), "FLOAT|lin_FLOAT"
     raise TypeError(f"no flag can be made for {name} of type {parts}; expected bool, int, float or a schedule")
@@ -132,10 +132,23 @@ def whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        number = float(text)
-    if number != int(number):
+        value = _float(text)
+    if value is None or not value.is_integer():
         raise ValueError(f"expected a whole number, got {text!r}")
-    return int(number)
+    return int(value)
+
+
+def number(text: str) -> float:
+    if (value := _float(text)) is None:
+        raise ValueError(f"expected a number, got {text!r}")
+    return value
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _schedule_parser(name: str) -> Callable[[str], Any]:
@@ -152,7 +165,12 @@ def _shown(value: Any) -> str:
 
 Count = Annotated[int, one_word(whole_number, "INT")]
 OptionalCount = Annotated[int | None, one_word(whole_number, "INT")]
-OptionalNumber = Annotated[float | None, one_word(float, "FLOAT")]
+OptionalNumber = Annotated[float | None, one_word(number, "FLOAT")]
 OptionalChoice = Annotated[bool | None, one_word(yes_or_no, "{true,false}")]
 OptionalTable = Annotated[dict[str, Any] | None, one_word(toml_table, "TOML")]
 OptionalPath = Annotated[Path | None, one_word(Path, "PATH")]
+OptionalText = Annotated[str | None, one_word(str, "TEXT")]
+RunFolders = Annotated[
+    tyro.conf.Positional[tuple[Path, ...]],
+    tyro.conf.arg(metavar="RUN [RUN …]", help_behavior_hint="(required)"),
+]

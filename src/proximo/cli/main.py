@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -27,44 +28,65 @@ EXAMPLES = """\
 
 USER_ERROR = 2
 INTERRUPTED = 130
+READER_GONE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit code: 0, 2 for an error, 130 for Ctrl-C."""
+    """Run a command line; returns the exit code: 0, 2 for an error, 130 for Ctrl-C, 141 for a closed pipe."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    if not words or words[0] in ("-h", "--help", "help"):
-        show_help()
-        return 0
-    if words[0] == "--version":
-        show_version()
-        return 0
     show_warnings_as_lines()
     try:
-        return run_command(words[0], words[1:])
-    except (ProximoError, ValueError, OSError, NotImplementedError) as error:
+        return run_command(words)
+    except (BrokenPipeError, SystemExit) as end:
+        # rich ends the program where it cannot print; so do --help and words that cannot be read, with another context
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return reader_gone()
+    except user_errors() as error:
         if debug:
             raise
-        show_error(describe(error))
+        show_error(describe(error), *getattr(error, "__notes__", ()))
         return USER_ERROR
     except KeyboardInterrupt:
         errors().print("interrupted")
         return INTERRUPTED
 
 
-def run_command(name: str, words: Sequence[str]) -> int:
+def run_command(words: Sequence[str]) -> int:
+    name = words[0] if words else "--help"
+    if name in ("-h", "--help", "help"):
+        show_help()
+        return 0
+    if name == "--version":
+        show_version()
+        return 0
     if name not in COMMANDS:
         raise ValueError(f"there is no command {name!r}; {near_matches(name, COMMANDS)}")
-    code: int = import_module(f"proximo.cli.{name}").run(words)
+    code: int = import_module(f"proximo.cli.{name}").run(words[1:])
     return code
 
 
+def user_errors() -> tuple[type[Exception], ...]:
+    """What is shown as one line; gymnasium's own errors among it, without importing it for the sake of others."""
+    known = (ProximoError, ValueError, OSError, NotImplementedError)
+    module = sys.modules.get("gymnasium.error")
+    return known if module is None else (*known, module.Error)
+
+
 def describe(error: Exception) -> str:
-    """An error's message; of system errors the reason and the file."""
+    """An error's message; of system errors the reason and the file, unless the reason names it."""
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        is_named = error.filename is None or str(error.filename) in error.strerror
+        return error.strerror if is_named else f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
+
+
+def reader_gone() -> int:
+    """The exit code for ``proximo … | head``; the interpreter, which flushes at the end, gets a place to write to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_GONE
 
 
 def show_version() -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proximo.cli.algorithms import algorithm_class, masks_actions
-from proximo.cli.console import Counter, counting
-from proximo.cli.runs import Run
+from proximo.cli.algorithms import algorithm_class, algorithm_title, masks_actions
+from proximo.cli.console import Counter, counting, shown_path
+from proximo.cli.runs import Run, RunConfig, warn_about_equal_seeds
 from proximo.data import Array, StepArrays
+from proximo.envs.dependencies import naming_the_extra
 from proximo.envs.rendering import write_video
+from proximo.functional.statistics import Interval, mean_interval
 from proximo.rollout.masks import MaskReader
 from proximo.training.evaluation import Evaluation, evaluate
 from proximo.zoo import make_preset_env
@@ -55,7 +59,10 @@ def find_model(run: Run, name: Path | None) -> Path:
     elif (run.folder.path / name).is_file():
         name = run.folder.path / name
     if not name.is_file():
-        raise FileNotFoundError(f"there is no model {name}; has the training in {run.folder.path} saved one yet?")
+        folder = run.folder
+        saved = [str(path.relative_to(folder.path)) for path in sorted(folder.path.rglob("*.zip"))]
+        there = f"there are {', '.join(saved)}" if saved else "has the training saved one yet?"
+        raise FileNotFoundError(f"there is no model {name}; in {folder.path}: {there}")
     return name
 
 
@@ -71,17 +78,14 @@ def evaluate_run(
     """Play ``episodes`` episodes, with a live count."""
     n_envs = min(run.config.preset.n_envs, episodes)
     model, env = load_agent(run, n_envs=n_envs, seed=seed, model_file=model_file, device=device)
-    try:
-        with counting("evaluating", episodes, "episodes") as counter:
-            return evaluate(
-                _Counted(model, counter),
-                env,
-                episodes,
-                deterministic=deterministic,
-                use_masking=masks_actions(run.config.algo),
-            )
-    finally:
-        env.close()
+    with closing(env), counting("evaluating", episodes, "episodes") as counter:
+        return evaluate(
+            _Counted(model, counter),
+            env,
+            episodes,
+            deterministic=deterministic,
+            use_masking=masks_actions(run.config.algo),
+        )
 
 
 class _Counted:
@@ -111,20 +115,52 @@ def evaluation_table(evaluation: Evaluation, title: str) -> Table:
     from rich.table import Table
 
     rewards, lengths = np.array(evaluation.episode_rewards), np.array(evaluation.episode_lengths)
-    mean, low, high = evaluation.interval
-    interval = f"{low:.2f} … {high:.2f}" if len(rewards) > 1 else "–"  # one sample has none
-    episodes = f"{len(rewards)} episode{'s' if len(rewards) > 1 else ''}"
-    table = Table(title=f"{title}, {episodes}", title_justify="left", title_style="bold")
+    table = Table(title=f"{title}, {_episodes(len(rewards))}", title_justify="left", title_style="bold")
     for name in ("", "mean", "95 % interval", "std", "min", "max"):
         table.add_column(name, justify="right" if name else "left")
     table.add_row(
-        "return", f"[bold]{mean:.2f}[/]", interval, f"{evaluation.std:.2f}",
+        "return", *_mean_and_interval(evaluation.interval), f"{evaluation.std:.2f}",
         f"{rewards.min():.2f}", f"{rewards.max():.2f}",
     )  # fmt: skip
     table.add_row("length", f"{lengths.mean():.1f}", "", f"{lengths.std():.1f}", f"{lengths.min()}", f"{lengths.max()}")
     if evaluation.success_rate is not None:
         table.add_row("success", f"{100 * evaluation.success_rate:.1f} %", "", "", "", "")
     return table
+
+
+def comparison_table(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> Table:
+    """One row per run, and where they differ only in their seed a last one: the mean of their means."""
+    from rich.table import Table
+
+    titles = {f"{algorithm_title(run.config.algo)} on {run.config.env}" for run in runs}
+    episodes = f"{_episodes(len(evaluations[0].episode_rewards))} each"
+    table = Table(title=", ".join([*sorted(titles), episodes]), title_justify="left", title_style="bold")
+    for name in ("run", "return", "95 % interval", "length"):
+        table.add_column(name, justify="left" if name == "run" else "right")
+    lengths = [float(np.mean(evaluation.episode_lengths)) for evaluation in evaluations]
+    for name, evaluation, length in zip(_short_names(runs), evaluations, lengths, strict=True):
+        table.add_row(name, *_mean_and_interval(evaluation.interval), f"{length:.1f}")
+    if all(run.config.without_seed() == runs[0].config.without_seed() for run in runs):
+        warn_about_equal_seeds(runs)
+        over_seeds = mean_interval([evaluation.mean for evaluation in evaluations])
+        table.add_section()
+        table.add_row(f"mean of {len(runs)} seeds", *_mean_and_interval(over_seeds), f"{np.mean(lengths):.1f}")
+    return table
+
+
+def _short_names(runs: Sequence[Run]) -> list[str]:
+    """The folders' names, or their paths where two have the same name."""
+    names = [run.folder.path.resolve().name for run in runs]
+    return names if len(set(names)) == len(names) else [shown_path(run.folder.path) for run in runs]
+
+
+def _episodes(number: int) -> str:
+    return f"{number} episode{'s' if number > 1 else ''}"
+
+
+def _mean_and_interval(interval: Interval) -> tuple[str, str]:
+    mean, low, high = interval
+    return f"[bold]{mean:.2f}[/]", "–" if math.isnan(low) else f"{low:.2f} … {high:.2f}"  # one sample has none
 
 
 def film_run(
@@ -139,7 +175,7 @@ def film_run(
     """Film ``seconds`` of the agent's play, in real time, to a GIF or MP4 file; returns the file written."""
     _render_without_display()
     model, env = load_agent(run, n_envs=1, seed=seed, model_file=model_file, render_mode="rgb_array")
-    try:
+    with closing(env), naming_the_extra(f"filming {run.config.env}"):
         rate = _steps_per_second(run, env)
         stride = max(round(rate / FILM_RATE), 1)  # every frame of a 50 Hz environment would only make the file larger
         length = max(round(seconds * rate / stride), 1)
@@ -151,8 +187,15 @@ def film_run(
                 counter.add(1)
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_video(path, frames, rate / stride)
-    finally:
-        env.close()
+
+
+def check_filming(config: RunConfig) -> None:
+    """Draw one picture of the environment, so that what keeps it from being filmed is found out before a training."""
+    _render_without_display()
+    env = make_preset_env(config.preset, config.env, n_envs=1, training=False, render_mode="rgb_array")
+    with closing(env), naming_the_extra(f"filming {config.env}"):
+        env.reset()
+        _picture(env, config.env)
 
 
 def show_run(
@@ -164,17 +207,16 @@ def show_run(
     model_file: Path | None = None,
 ) -> None:
     """Let the agent play ``episodes`` episodes in a window."""
+    if not _has_display() and "SDL_VIDEODRIVER" not in os.environ:
+        raise ValueError("there is no display for --window; leave it out to film into video.gif")
     model, env = load_agent(run, n_envs=1, seed=seed, model_file=model_file, render_mode="human")
-    try:
+    with closing(env), naming_the_extra(f"showing {run.config.env}"):
         ended = 0
-        for step in play(
-            model, env, deterministic, masks_actions(run.config.algo)
-        ):  # in human mode the environment draws by itself
+        # in human mode the environment draws by itself
+        for step in play(model, env, deterministic, masks_actions(run.config.algo)):
             ended += 0 if step is None else int(step.terminated[0] | step.truncated[0])
             if ended >= episodes:
                 return
-    finally:
-        env.close()
 
 
 def play(
@@ -194,9 +236,13 @@ def play(
         observations, episode_starts = step.observations, step.terminated | step.truncated
 
 
+def _has_display() -> bool:
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 def _render_without_display() -> None:
     """On a machine without a display, tell pygame and MuJoCo not to look for one, unless the user has told them."""
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if not _has_display():
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("MUJOCO_GL", "egl")
 

@@ -11,8 +11,8 @@ import tyro
 
 from proximo.cli.algorithms import algorithm_title
 from proximo.cli.command import parse
-from proximo.cli.flags import OptionalPath, default_is
-from proximo.cli.runs import Run
+from proximo.cli.flags import OptionalPath, OptionalText, RunFolders, default_is
+from proximo.cli.runs import Run, warn_about_equal_seeds
 
 SUMMARY = """Draw the learning curves of run folders. Runs that differ only in their seed become one curve, their mean,
 with its 95 % interval."""
@@ -27,7 +27,7 @@ EXAMPLES = (
 class Plot:
     """Which runs to draw, and where to."""
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN [RUN …]")]
+    runs: RunFolders
     """Run folders, as made by proximo train."""
     output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("learning_curve.png")] = None
     """File of the picture: .png, .svg or .pdf."""
@@ -35,22 +35,20 @@ class Plot:
     """Column of progress.csv for the horizontal axis."""
     y: str = "rollout/ep_rew_mean"
     """Column of progress.csv for the vertical axis."""
-    title: str | None = None
+    title: Annotated[OptionalText, default_is("what is drawn")] = None
     """Title of the picture."""
 
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Plot, "plot", SUMMARY, EXAMPLES, words)
-    if not arguments.runs:
-        raise ValueError("name at least one run folder, such as runs/CartPole-v1-ppo-1-20260102-030405")
     from proximo.cli.console import output, shown_path
     from proximo.training.plotting import plot_learning_curves
 
-    groups = grouped([Run.open(path) for path in arguments.runs])
-    default = arguments.runs[0] if len(arguments.runs) == 1 else Path()
+    runs = Run.open_all(arguments.runs)
+    default = runs[0].folder.learning_curve if len(runs) == 1 else Path("learning_curve.png")
     path = plot_learning_curves(
-        groups,
-        arguments.output or default / "learning_curve.png",
+        grouped(runs),
+        arguments.output or default,
         x=arguments.x,
         y=arguments.y,
         title=arguments.title,
@@ -62,15 +60,16 @@ def run(words: Sequence[str]) -> int:
 def grouped(runs: Sequence[Run]) -> dict[str, list[Path]]:
     """Folders by label: runs that differ only in their seed share one; a label names what sets it apart."""
     distinct: list[dict[str, Any]] = []
-    members: list[list[Path]] = []
+    members: list[list[Run]] = []
     for run in runs:
-        row = run.config.as_table()
-        del row["seed"], row["preset"]
+        row = run.config.without_seed()
         if row not in distinct:
             distinct.append(row)
             members.append([])
-        members[distinct.index(row)].append(run.folder.path)
-    return dict(zip(_labels(distinct), members, strict=True))
+        members[distinct.index(row)].append(run)
+    for group in members:
+        warn_about_equal_seeds(group)
+    return {label: [run.folder.path for run in group] for label, group in zip(_labels(distinct), members, strict=True)}
 
 
 def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +34,10 @@ class RunConfig:
         own = {"env": self.env, "algo": self.algo, "seed": self.seed, "preset": self.preset.name}
         return {**own, **self.preset.as_row(), **({_SESSION: dict(self.session)} if self.session else {})}
 
+    def without_seed(self) -> dict[str, Any]:
+        """What is trained: runs that agree in this are repetitions of one experiment, each with its seed."""
+        return {"env": self.env, "algo": self.algo, **self.preset.as_row()}
+
     @classmethod
     def from_table(cls, table: Mapping[str, Any], source: object) -> Self:
         if missing := [key for key in _OWN_KEYS if key not in table]:
@@ -46,6 +51,18 @@ class RunConfig:
         """With every hyperparameter written out, so that the run can be repeated when defaults have changed."""
         preset = self.preset.changed({**defaults, **self.preset.arguments}, policy=policy)
         return replace(self, preset=preset)
+
+
+def warn_about_equal_seeds(runs: Sequence[Run]) -> None:
+    """Repetitions with one seed say nothing about others: an interval over them would be narrower than is true."""
+    seeds = [run.config.seed for run in runs]
+    if repeated := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+        config = runs[0].config
+        warnings.warn(
+            f"several runs of {config.algo} on {config.env} have the seed {', '.join(map(str, repeated))}: each counts "
+            "as a seed of its own, though they are no independent samples; leave out all but one",
+            stacklevel=2,
+        )
 
 
 @dataclass(frozen=True)
@@ -80,6 +97,14 @@ class Run:
         if tensorboard:
             outputs.append(TensorBoardOutputFormat(str(self.folder.path), resume))
         return Logger(str(self.folder.path), outputs)
+
+    @classmethod
+    def open_all(cls, paths: Sequence[str | os.PathLike[str]]) -> list[Self]:
+        """The runs at ``paths``, in their order; one that is named twice is there once."""
+        if not paths:
+            raise ValueError("name at least one run folder, such as runs/CartPole-v1-ppo-1-20260102-030405")
+        runs = [cls.open(path) for path in paths]
+        return list({run.folder.path.resolve(): run for run in runs}.values())
 
     def contents(self) -> list[tuple[str, str]]:
         """What there is in the folder: what it is, and the names of its files."""

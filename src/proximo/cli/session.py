@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +14,18 @@ from rich.markup import escape
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppg import PPG
 from proximo.cli.algorithms import algorithm_class, algorithm_title, default_arguments, fitting_policy, make_model
-from proximo.cli.console import output, shown_path
-from proximo.cli.playing import evaluate_run, evaluation_table, film_run
+from proximo.cli.console import output, print_table, shown_path
+from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
 from proximo.envs import VecEnv
-from proximo.errors import ProximoError
+from proximo.errors import EnvWorkerError, ProximoError
 from proximo.files.atomic import remove_leftovers
 from proximo.rollout.phase import in_gigabytes
 from proximo.training.callbacks import BaseCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.evaluation import Evaluation
+from proximo.training.log_formats import require_tensorboard
 from proximo.training.signals import StopOnSignal
 from proximo.zoo import make_preset_env
 
@@ -39,8 +41,11 @@ def train(arguments: Train, config: RunConfig) -> int:
     """Train what ``config`` describes into a new run folder; returns the exit code."""
     # whatever can be refused is refused before a folder is made
     check_device(arguments.device)
+    check_outputs(arguments)
     env = make_environments(config, arguments)
     try:
+        if arguments.video:
+            check_filming(config)
         model = make_model(
             config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
         )
@@ -56,9 +61,12 @@ def resume(path: Path, arguments: Train, run: Run) -> int:
     """Go on with a run from its newest checkpoint, or from the one that ``path`` names; returns the exit code."""
     folder = CheckpointFolder(run.folder.checkpoints)
     checkpoint = folder.checked(path) if path.is_file() else folder.newest()
+    check_device(arguments.device)
     remove_leftovers(run.folder.path)
     env = make_environments(run.config, arguments)
     try:
+        if arguments.video:
+            check_filming(run.config)
         model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device)
         output().print(f"resuming from {escape(shown_path(checkpoint))}")
         return Session(arguments, run, model, checkpoints_of(arguments, env), resumed=True).finish()
@@ -75,7 +83,8 @@ def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:
         if asked:
             env.get_state()  # says which environment it is, and what to do
         output().print(
-            "[yellow]no checkpoints:[/] the environments cannot give their state; --checkpoint-mode boundary"
+            "[yellow]no checkpoints:[/] the environments cannot give their state; "
+            "--checkpoint-mode boundary --checkpoint-every STEPS does without it"
         )
         return None
     return {
@@ -87,10 +96,29 @@ def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:
 
 
 def check_device(device: str) -> None:
+    """Refuse a device that PyTorch does not know or this machine does not have; CUDA may become the CPU, not silently.
+
+    AssertionError and ImportError are PyTorch's words for a device that it was built without.
+    """
+    if device == "auto":
+        return
     try:
-        torch.device("cpu" if device == "auto" else device)
-    except RuntimeError as error:
-        raise ValueError(f"--device is {device!r}, no device of PyTorch; expected auto, cpu, cuda or cuda:1") from error
+        if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+            warnings.warn(f"--device is {device!r}, but PyTorch finds no CUDA here: using the CPU", stacklevel=2)
+            return
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise ValueError(
+            f"--device is {device!r}, no device of PyTorch on this machine; expected auto, cpu, cuda or cuda:1"
+        ) from error
+
+
+def check_outputs(arguments: Train) -> None:
+    """Refuse what a run could not be written to."""
+    if arguments.runs_dir.is_file():
+        raise ValueError(f"--runs-dir is {arguments.runs_dir}, which is a file; expected a folder")
+    if arguments.tensorboard:
+        require_tensorboard()
 
 
 def make_environments(config: RunConfig, arguments: Train) -> VecEnv:
@@ -127,6 +155,7 @@ class Session:
         self.model = model
         self.checkpoints = None if checkpoints is None else PeriodicCheckpoints(run.folder.checkpoints, **checkpoints)
         self.resumed = resumed
+        self.steps_before = model.num_timesteps if resumed else 0
         self.training_seconds = 0.0
 
     def finish(self) -> int:
@@ -137,14 +166,18 @@ class Session:
             evaluation = self._train_until_reached()
         except Interrupted as interruption:
             output().print("[yellow]interrupted:[/] the model is saved as it is")
-            if self.checkpoints is not None:
-                output().print(f"go on with: proximo train --resume {escape(shown_path(self.run.folder.path))}")
+            if advice := self._how_to_go_on():
+                output().print(advice, markup=False, soft_wrap=True)
             self._list_files()
             return 128 + interruption.signal_number
+        except (EnvWorkerError, OSError) as error:  # not a NaN, which would come again
+            if advice := self._how_to_go_on():
+                error.add_note(advice)
+            raise
         finally:
             logger.close()
         if evaluation is not None:
-            output().print(evaluation_table(evaluation, title="evaluation"))
+            print_table(evaluation_table(evaluation, title="evaluation"))
         try:
             if self.arguments.video:
                 film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
@@ -155,7 +188,10 @@ class Session:
     def _train_until_reached(self) -> Evaluation | None:
         steps = self.run.config.preset.n_timesteps
         if self.resumed:
-            self._learn(self.model._total_timesteps - self.model.num_timesteps, continued=True)
+            steps_left = self.model._total_timesteps - self.model.num_timesteps
+            if steps_left <= 0:
+                output().print(f"nothing is left to train: the run is at its last step, {self.model.num_timesteps:,}")
+            self._learn(steps_left, continued=True)
         else:
             self._learn(steps, continued=False)
         evaluation = self._evaluate()
@@ -178,7 +214,7 @@ class Session:
                     steps,
                     callback=callbacks,
                     reset_num_timesteps=not continued,
-                    progress_bar=True,
+                    progress_bar=steps > 0,
                     on_non_finite=self.arguments.on_non_finite,
                 )
             except ProximoError:  # a failed environment, a NaN: the weights are those before it
@@ -205,12 +241,19 @@ class Session:
         if isinstance(self.model, PPG):
             output().print(f"auxiliary buffer: {in_gigabytes(self.model.auxiliary_bytes)}")
 
-    def _list_files(self) -> None:
-        from rich.table import Table
+    def _how_to_go_on(self) -> str:
+        """The command that resumes this run, if there is a checkpoint to resume from."""
+        if not CheckpointFolder(self.run.folder.checkpoints).all():
+            return ""
+        return f"go on with: proximo train --resume {shown_path(self.run.folder.path)}"
 
-        table = Table.grid(padding=(0, 2))
-        table.add_row("trained", f"{self.model.num_timesteps:,} steps in {self.training_seconds:.1f} s")
-        table.add_row("run folder", f"[bold]{escape(shown_path(self.run.folder.path))}[/]")
-        for title, names in self.run.contents():
-            table.add_row(f"  {title}", names)
-        output().print(table)
+    def _list_files(self) -> None:
+        steps, seconds = self.model.num_timesteps, f"{self.training_seconds:.1f} s"
+        new_steps = f"{steps - self.steps_before:,} of them now in {seconds}"
+        trained = f"{steps:,} steps, {new_steps}" if self.resumed else f"{steps:,} steps in {seconds}"
+        folder = f"[bold]{escape(shown_path(self.run.folder.path))}[/]"
+        rows = [("trained", trained), ("run folder", folder)]
+        rows += [(f"  {title}", escape(names)) for title, names in self.run.contents()]
+        width = max(len(title) for title, _ in rows)
+        for title, text in rows:
+            output().print(f"{title:<{width}}  {text}", soft_wrap=True)  # no table: a path must be whole, to be copied

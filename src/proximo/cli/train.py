@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import tyro
 
 from proximo.cli.algorithms import ALGORITHMS, algorithm_class, default_arguments
-from proximo.cli.command import parse
+from proximo.cli.command import check_at_least, parse
 from proximo.cli.flags import (
     Count,
     OptionalChoice,
@@ -24,7 +25,8 @@ from proximo.cli.flags import (
     hyperparameter_flags,
 )
 from proximo.cli.runs import Run, RunConfig
-from proximo.zoo import Preset, available_presets, load_preset
+from proximo.envs.make import versioned_id
+from proximo.zoo import available_presets, load_preset
 from proximo.zoo.presets import named_preset
 
 SUMMARY = """Train an agent on ENV: any id that gymnasium knows; "package:Id-v0" imports the package first.
@@ -44,17 +46,18 @@ EXAMPLES = (
 )
 
 _from_preset = default_is("the preset's")
+Algorithm: TypeAlias = Literal["ppo", "ppg", "a2c", "trpo", "recurrent_ppo", "maskable_ppo"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
     """What to train, for how long, and what to leave behind."""
 
-    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of --resume")] = ""
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of the given run")] = ""
     """Id of the environment."""
     resume: Annotated[OptionalPath, default_is("a new run")] = None
     """A run to go on with from its newest checkpoint, exactly; or one of its checkpoints, RUN/checkpoints/NAME."""
-    algo: Literal["ppo", "ppg", "a2c", "trpo", "recurrent_ppo", "maskable_ppo"] = "ppo"
+    algo: Algorithm = "ppo"
     """The algorithm; --algo NAME --help shows its hyperparameters."""
     preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|RUN")] = "auto"
     """Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name, or a run to repeat."""
@@ -130,7 +133,7 @@ SESSION_FLAGS = (
 
 def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     """The arguments that the run to resume was started with, and the run."""
-    given = [item.name for item in fields(Train) if getattr(arguments, item.name) != item.default]
+    given = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
     given += list(given_flags(arguments.hyperparameters))
     if others := [name for name in given if name not in ("resume", "hyperparameters")]:
         flags = ", ".join("ENV" if name == "env" else f"--{name.replace('_', '-')}" for name in others)
@@ -142,20 +145,18 @@ def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
 
 def parse_arguments(words: Sequence[str]) -> Train:
     """The arguments, with those of the chosen algorithm in ``hyperparameters``."""
-    algorithm = algorithm_class(_chosen_algorithm(words))
+    chosen = _chosen_algorithm(words)
+    algorithm = algorithm_class(chosen)
     flags = hyperparameter_flags(algorithm.config_class, default_arguments(algorithm))
-    kind = make_dataclass(
-        "Train", [("hyperparameters", flags, field(default_factory=flags))], bases=(Train,), frozen=True, kw_only=True
-    )
+    own = [("algo", Algorithm, field(default=chosen)), ("hyperparameters", flags, field(default_factory=flags))]
+    kind = make_dataclass("Train", own, bases=(Train,), frozen=True, kw_only=True)
     return parse(kind, "train", SUMMARY, EXAMPLES, words)
 
 
 def run_config(arguments: Train) -> RunConfig:
     """Preset, then flags: the whole description of the run that is to be."""
-    if not arguments.env:
-        raise ValueError("give the id of an environment (proximo train CartPole-v1), or a run to go on with (--resume)")
     check_numbers(arguments)
-    preset, seed = base_preset(arguments)
+    base = base_config(arguments)
     changes = given_flags(arguments.hyperparameters)
     for name in ("policy_kwargs", "use_sde", "sde_sample_freq"):
         if (value := getattr(arguments, name)) is not None:
@@ -167,13 +168,12 @@ def run_config(arguments: Train) -> RunConfig:
         "env_kwargs": arguments.env_kwargs,
         "normalize": arguments.normalize,
     }
-    preset = preset.changed(changes, **{name: value for name, value in settings.items() if value is not None})
-    if arguments.seed is not None:
-        seed = arguments.seed
-    config = RunConfig(
-        env=arguments.env, algo=arguments.algo, seed=_drawn_seed() if seed is None else seed, preset=preset
+    return replace(
+        base,
+        seed=base.seed if arguments.seed is None else arguments.seed,
+        preset=base.preset.changed(changes, **{name: value for name, value in settings.items() if value is not None}),
+        session={name: getattr(arguments, name) for name in SESSION_FLAGS},
     )
-    return replace(config, session={name: getattr(arguments, name) for name in SESSION_FLAGS})
 
 
 def check_numbers(arguments: Train) -> None:
@@ -186,8 +186,8 @@ def check_numbers(arguments: Train) -> None:
         ("--checkpoint-every", arguments.checkpoint_every, 1),
         ("--keep-checkpoints", arguments.keep_checkpoints, 1),
     ):
-        if value is not None and value < least:
-            raise ValueError(f"{flag} is {value}; expected at least {least}")
+        if value is not None:
+            check_at_least(flag, value, least)
     if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
     if arguments.on_env_failure == "restart" and not arguments.workers:
@@ -201,29 +201,50 @@ def check_numbers(arguments: Train) -> None:
         raise ValueError("give --checkpoint-every or --checkpoint-minutes, not both")
 
 
-def base_preset(arguments: Train) -> tuple[Preset, int | None]:
-    """The preset that ``--preset`` asks for, and the seed where it is an earlier run's."""
+def base_config(arguments: Train) -> RunConfig:
+    """What is trained without the flags: the run that ``--preset`` repeats, else an environment and its preset."""
+    if (run := repeated_run(arguments.preset)) is not None:
+        earlier = run.config
+        if earlier.algo != arguments.algo:
+            raise ValueError(
+                f"the run {arguments.preset} trained {earlier.algo}, not {arguments.algo}; leave --algo out"
+            )
+        return replace(earlier, env=versioned_id(arguments.env) if arguments.env else earlier.env)
+    if not arguments.env:
+        raise ValueError("give the id of an environment (proximo train CartPole-v1), or a run to go on with (--resume)")
+    env = versioned_id(arguments.env)
     match arguments.preset:
         case "auto":
-            return load_preset(arguments.algo, arguments.env), None
+            preset = load_preset(arguments.algo, env)
         case "none":
-            return named_preset(arguments.algo, "default"), None
-        case name if name not in available_presets(arguments.algo) and Path(name).exists():
-            earlier = Run.open(name).config
-            return earlier.preset, earlier.seed
+            preset = named_preset(arguments.algo, "default")
         case name:
-            return named_preset(arguments.algo, name), None
+            preset = named_preset(arguments.algo, name)
+    return RunConfig(env=env, algo=arguments.algo, seed=_drawn_seed(), preset=preset)
+
+
+def repeated_run(preset: str) -> Run | None:
+    """The run that ``--preset`` names; None for a preset, whose name goes before that of a folder."""
+    presets = {"auto", "none", *(name for algorithm in ALGORITHMS for name in available_presets(algorithm))}
+    return Run.open(preset) if preset not in presets and Path(preset).exists() else None
 
 
 def _chosen_algorithm(words: Sequence[str]) -> str:
     """The algorithm decides which flags there are, so it is looked up before they are parsed."""
-    chosen = next(iter(ALGORITHMS))
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        flag, equals, value = word.partition("=")
-        name = value if equals else following
-        if flag == "--algo" and name in ALGORITHMS:
-            chosen = name
-    return chosen
+    if (name := _value_of("--algo", words)) in ALGORITHMS:
+        return name
+    run = repeated_run(_value_of("--preset", words) or "auto")
+    return next(iter(ALGORITHMS)) if run is None else run.config.algo
+
+
+def _value_of(flag: str, words: Sequence[str]) -> str:
+    """The last value that the words give to a flag, in either form (``--flag value``, ``--flag=value``)."""
+    found = ""
+    for word, following in pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            found = value if equals else following
+    return found
 
 
 def _drawn_seed() -> int:

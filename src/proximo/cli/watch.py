@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from proximo.cli.command import parse
+from proximo.cli.command import check_at_least, parse
 from proximo.cli.flags import Count, OptionalPath, default_is
 
 SUMMARY = """Film the trained agent of a run folder in real time, or watch it in a window."""
@@ -39,14 +40,16 @@ class Watch:
     stochastic: bool = False
     """Draw actions from the policy; otherwise the most likely action is taken."""
     model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Another model file of the run, such as checkpoints/model_50000_steps.zip."""
+    """Another model file of the run, such as checkpoints/best.zip of a training with --checkpoint-every."""
 
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Watch, "watch", SUMMARY, EXAMPLES, words)
+    check_numbers(arguments)
     from proximo.cli.console import output, shown_path
     from proximo.cli.playing import film_run, show_run
     from proximo.cli.runs import Run
+    from proximo.envs.rendering import check_video_file
 
     run = Run.open(arguments.run)
     deterministic = not arguments.stochastic
@@ -59,9 +62,11 @@ def run(words: Sequence[str]) -> int:
             model_file=arguments.model,
         )
         return 0
+    film = arguments.output or run.folder.video("gif")
+    check_video_file(film)
     path = film_run(
         run,
-        arguments.output or run.folder.video("gif"),
+        film,
         seconds=arguments.seconds,
         seed=arguments.seed,
         deterministic=deterministic,
@@ -69,3 +74,10 @@ def run(words: Sequence[str]) -> int:
     )
     output().print(shown_path(path))
     return 0
+
+
+def check_numbers(arguments: Watch) -> None:
+    check_at_least("--seed", arguments.seed, 0)
+    check_at_least("--episodes", arguments.episodes, 1)
+    if not (math.isfinite(arguments.seconds) and arguments.seconds > 0):
+        raise ValueError(f"--seconds is {arguments.seconds}; expected a finite number above 0")

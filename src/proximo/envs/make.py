@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from proximo.envs.atari import AtariWrapper
+from proximo.envs.dependencies import naming_the_extra
 from proximo.envs.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env, unwrap_wrapper
 from proximo.envs.monitor import Monitor
 from proximo.envs.vec_env import VecEnv
@@ -35,29 +36,16 @@ _PLUGINS = (
     _Plugin("pybullet_envs_gymnasium", "pybullet_envs_gymnasium", "pybullet", re.compile(r"BulletEnv-v\d+$")),
     _Plugin("minigrid", "minigrid", "minigrid", re.compile(r"^(MiniGrid|BabyAI)-")),
 )
-_PACKAGE_AND_EXTRA = {  # word in gymnasium's message → what to install
-    "mujoco": ("mujoco", "mujoco"),
-    "box2d": ("box2d", "box2d"),
-    "pygame": ("pygame", "classic"),
-    "ale": ("ale-py", "atari"),
-    "opencv": ("opencv-python-headless", "atari"),
-}
 
 
 def make_env(env_id: str, **env_kwargs: Any) -> gym.Env[Any, Any]:
     """``gymnasium.make`` with ``rgb_array`` rendering where the environment has it, and errors that help."""
     _require_known(env_id)
-    try:
+    with naming_the_extra(f"the environment {env_id!r}"):
         try:
             return gym.make(env_id, **{"render_mode": "rgb_array", **env_kwargs})
         except TypeError:  # its constructor takes no render_mode
             return gym.make(env_id, **env_kwargs)
-    except gym.error.DependencyNotInstalled as error:
-        message = str(error).lower()
-        for word, (package, extra) in _PACKAGE_AND_EXTRA.items():
-            if word in message:
-                raise MissingExtraError(package, extra, f"the environment {env_id!r}") from error
-        raise
 
 
 def _require_known(env_id: str) -> None:
@@ -93,6 +81,19 @@ def _import_plugins(env_id: str) -> None:
             importlib.import_module(plugin.module)
         elif plugin.ids.search(env_id):
             raise MissingExtraError(plugin.package, plugin.extra, f"the environment {env_id!r}")
+
+
+def versioned_id(env_id: str) -> str:
+    """An id of gymnasium's registry with the newest version, if it names none; any other id as it is.
+
+    >>> versioned_id("CartPole"), versioned_id("CartPole-v0")
+    ('CartPole-v1', 'CartPole-v0')
+    """
+    if ":" in env_id or re.search(r"-v\d+$", env_id):
+        return env_id
+    _import_plugins(env_id)
+    versions = [spec.version or 0 for spec in gym.registry.values() if spec.id == f"{env_id}-v{spec.version}"]
+    return env_id if env_id in gym.registry or not versions else f"{env_id}-v{max(versions)}"
 
 
 def make_vec_env(

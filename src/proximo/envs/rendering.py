@@ -14,6 +14,8 @@ import numpy as np
 from proximo.data import Array
 from proximo.errors import MissingExtraError
 
+VIDEO_SUFFIXES = (".gif", ".mp4")
+
 _window: dict[str, Any] = {}  # the one figure that `show_image` draws into
 
 
@@ -53,6 +55,16 @@ def show_image(image: Array) -> None:
     _window["picture"].set_data(image)
     figure.canvas.draw_idle()
     figure.canvas.flush_events()
+
+
+def check_video_file(path: Path) -> None:
+    """Refuse a name that no film can be written to as it says: another suffix, or .mp4 without its encoder."""
+    suffix = path.suffix.lower()
+    if suffix not in VIDEO_SUFFIXES:
+        came = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
+        raise ValueError(f"the film {path} has {came}; expected {' or '.join(VIDEO_SUFFIXES)}")
+    if suffix == ".mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
+        raise MissingExtraError("imageio-ffmpeg", "video", "writing an MP4 file")
 
 
 def write_video(path: str | Path, frames: Sequence[Array], frames_per_second: float) -> Path:

@@ -63,6 +63,11 @@ def is_pickle(data: bytes) -> bool:
     return data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
+def looks_like_normalizer(start: bytes) -> bool:
+    """Whether it is the start of a pickle or of safetensors (the header's length in eight bytes, then JSON)."""
+    return is_pickle(start) or start[4:9] == b"\0\0\0\0{"
+
+
 def write_normalizer(path: Path, content: NormalizerFile) -> None:
     """Write Proximo's form, whole or not at all."""
     metadata = {"format": FORMAT, "settings": json.dumps(content.settings)}

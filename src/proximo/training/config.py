@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any
 
 from proximo.data import Schedule
@@ -18,6 +20,12 @@ def _require(condition: bool, name: str, value: Any, expected: str) -> None:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _require_number(config: object, name: str, fits: Callable[[Any], bool], expected: str) -> None:
+    """Asked before the value is compared, whether it is a number at all: one from a file may be a text."""
+    value = getattr(config, name)
+    _require(isinstance(value, Real) and fits(value), name, value, expected)
 
 
 def _check_scheduled(name: str, value: float | Schedule, positive: bool = False) -> None:
@@ -49,8 +57,8 @@ class OnPolicyConfig:
     def __post_init__(self) -> None:
         _check_scheduled("learning_rate", self.learning_rate)
         _require(_is_count(self.n_steps), "n_steps", self.n_steps, "a positive whole number")
-        _require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "a number from 0 to 1")
-        _require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "a number from 0 to 1")
+        for name in ("gamma", "gae_lambda"):
+            _require_number(self, name, lambda factor: 0.0 <= factor <= 1.0, "a number from 0 to 1")
 
     def check_environments(self, environments: int) -> None:
         """What can only be checked once the number of environments is known."""
@@ -81,8 +89,8 @@ class ActorCriticConfig(OnPolicyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("ent_coef", "vf_coef"):
-            _require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number")
-        _require(self.max_grad_norm > 0.0, "max_grad_norm", self.max_grad_norm, "a positive number")
+            _require_number(self, name, math.isfinite, "a finite number")
+        _require_number(self, "max_grad_norm", lambda norm: norm > 0.0, "a positive number")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +112,7 @@ class A2CConfig(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require(self.rms_prop_eps > 0.0, "rms_prop_eps", self.rms_prop_eps, "a positive number")
+        _require_number(self, "rms_prop_eps", lambda epsilon: epsilon > 0.0, "a positive number")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +149,7 @@ class PPOConfig(ActorCriticConfig):
         if self.clip_range_vf is not None:
             _check_scheduled("clip_range_vf", self.clip_range_vf, positive=True)
         if self.target_kl is not None:
-            _require(0.0 < self.target_kl < math.inf, "target_kl", self.target_kl, "a positive number or None")
+            _require_number(self, "target_kl", lambda target: 0.0 < target < math.inf, "a positive number or None")
 
     def check_environments(self, environments: int) -> None:
         super().check_environments(environments)
@@ -186,7 +194,7 @@ class PPGConfig(PPOConfig):
         counts = ("policy_epochs", "value_epochs", "aux_epochs", "num_aux_mini_batch", "num_aux_grad_accum")
         for name in counts:
             _require(_is_count(getattr(self, name)), name, getattr(self, name), "a positive whole number")
-        _require(0.0 <= self.kl_coef < math.inf, "kl_coef", self.kl_coef, "a number of at least 0")
+        _require_number(self, "kl_coef", lambda weight: 0.0 <= weight < math.inf, "a number of at least 0")
         if self.aux_learning_rate is not None:
             _check_scheduled("aux_learning_rate", self.aux_learning_rate)
         _require(
@@ -240,10 +248,10 @@ class TRPOConfig(OnPolicyConfig):
         super().__post_init__()
         for name in ("batch_size", "cg_max_steps", "line_search_max_iter", "n_critic_updates", "sub_sampling_factor"):
             _require(_is_count(getattr(self, name)), name, getattr(self, name), "a positive whole number")
-        _require(0.0 <= self.cg_damping < math.inf, "cg_damping", self.cg_damping, "a number of at least 0")
-        factor = self.line_search_shrinking_factor
-        _require(0.0 < factor < 1.0, "line_search_shrinking_factor", factor, "a number between 0 and 1")
-        _require(0.0 < self.target_kl < math.inf, "target_kl", self.target_kl, "a positive number")
+        _require_number(self, "cg_damping", lambda damping: 0.0 <= damping < math.inf, "a number of at least 0")
+        between = "a number between 0 and 1"
+        _require_number(self, "line_search_shrinking_factor", lambda factor: 0.0 < factor < 1.0, between)
+        _require_number(self, "target_kl", lambda target: 0.0 < target < math.inf, "a positive number")
 
     def check_environments(self, environments: int) -> None:
         super().check_environments(environments)

@@ -33,6 +33,9 @@ EPISODES_WINDOW = 100
 # Okabe and Ito's palette: told apart with every common kind of colour vision, black left for text
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F5F5F")
 
+LEGEND_WIDTH = 72  # characters
+LEGEND_LINES_WITHIN = 6
+
 _LABELS = {
     "time/total_timesteps": "environment steps",
     "time/time_elapsed": "seconds",
@@ -146,9 +149,13 @@ def plot_learning_curves(
     label_is_title = title is None and len(runs) == 1
     for (label, seeds), colour in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
         _draw_with_interval(axes, seeds, "" if label_is_title else f"{label}, ", colour)
-    _limit_to_data(axes, np.concatenate([values for seeds in curves.values() for _, values in seeds]))
-    _dress(axes, x, y, title or (next(iter(runs)) if label_is_title else _LABELS.get(y, y).capitalize()))
+    drawn = [curve for seeds in curves.values() for curve in seeds]
+    if any(len(steps) > 1 for steps, _ in drawn):  # where all is one point, its interval is what there is to see
+        _limit_to_data(axes, np.concatenate([values for _, values in drawn]))
+    _dress(axes, x, y, title or (next(iter(runs)) if label_is_title else _heading(y)))
     target = Path(path)
+    if not target.suffix:
+        target = target.with_suffix(".png")
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=200)
     return target
@@ -156,10 +163,13 @@ def plot_learning_curves(
 
 def _draw_with_interval(axes: Axes, curves: Sequence[tuple[Array, Array]], label: str, colour: str) -> None:
     grid, mean, low, high = average_curves(curves)
-    marker = "o" if len(grid) == 1 else ""
+    is_point = len(grid) == 1
     seeds = f"mean of {len(curves)} seeds with 95 % interval" if len(curves) > 1 else "one seed"
-    axes.plot(grid, mean, color=colour, linewidth=1.8, marker=marker, label=label + seeds)
-    if len(curves) > 1:
+    text = textwrap.fill(label + seeds, LEGEND_WIDTH)
+    axes.plot(grid, mean, color=colour, linewidth=1.8, marker="o" if is_point else "", label=text)
+    if len(curves) > 1 and is_point:
+        axes.errorbar(grid, mean, yerr=[mean - low, high - mean], color=colour, capsize=4)
+    elif len(curves) > 1:
         axes.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
@@ -187,18 +197,35 @@ def average_curves(
     return grid, intervals[:, 0], intervals[:, 1], intervals[:, 2]
 
 
+def _heading(column: str) -> str:
+    """A column's name as a title; only words of ours get a capital letter."""
+    return _LABELS[column].capitalize() if column in _LABELS else column
+
+
 def _dress(axes: Axes, x: str, y: str, title: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     axes.set_title("\n".join(textwrap.wrap(title, 72)), loc="left", fontsize=12, fontweight="bold")
     axes.set_xlabel(_LABELS.get(x, x))
     axes.set_ylabel(_LABELS.get(y, y))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
+    axes.margins(x=0.01)
+    if max(map(abs, axes.get_xlim())) >= 1000:  # below, it would write 0.5 as 500m
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
     axes.grid(color="#D9D9D9", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0.01)
-    axes.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none")
+    _add_legend(axes)
+
+
+def _add_legend(axes: Axes) -> None:
+    """Within the axes; a long legend would hide the curves and goes below them, where the picture grows for it."""
+    lines = sum(1 + label.count("\n") for label in axes.get_legend_handles_labels()[1])
+    if lines <= LEGEND_LINES_WITHIN:
+        axes.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none")
+        return
+    figure: Any = axes.figure
+    figure.set_figheight(figure.get_figheight() + 0.2 * lines)
+    figure.legend(loc="outside lower left", frameon=False)
 
 
 def _progress_file(run: Path) -> Path:
