@@ -18,7 +18,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
@@ -64,6 +64,10 @@ class VectorEnvAdapter(VecEnv):
     @property
     def resets_on_next_step(self) -> bool:
         return self.mode is AutoresetMode.NEXT_STEP
+
+    @property
+    def has_workers(self) -> bool:
+        return isinstance(self.vector_env.unwrapped, AsyncVectorEnv)
 
     def reset(self) -> Observation:
         observations, infos = self._first_observations()

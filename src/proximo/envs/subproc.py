@@ -208,6 +208,10 @@ class SubprocVecEnv(BufferedVecEnv):
         """End the workers: politely, then by force. A step under way is not waited for longer than that takes."""
         self._finalizer()
 
+    @property
+    def has_workers(self) -> bool:
+        return True
+
     def action_masks(self) -> Array:
         """Masks come by pipe the first time, and from then on in shared memory with every reset and step."""
         if self._masks is None:

@@ -178,6 +178,11 @@ class VecEnv(ABC):
         """Whether an ended environment is reset by the step *after* (gymnasium's NEXT_STEP), whose row is not valid."""
         return False
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether other processes step the environments, and need the cores for it."""
+        return False
+
     def step(self, actions: Any) -> VecEnvStepReturn:
         self.step_async(actions)
         return self.step_wait()
@@ -341,6 +346,10 @@ class VecEnvWrapper(VecEnv):
     @property
     def resets_on_next_step(self) -> bool:
         return self.venv.resets_on_next_step
+
+    @property
+    def has_workers(self) -> bool:
+        return self.venv.has_workers
 
     def close(self) -> None:
         self.venv.close()

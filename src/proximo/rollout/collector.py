@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +36,17 @@ class RewardShaper(Protocol):
 
     def __call__(self, rollout: Rollout, next_observations: Observation) -> None:
         """``next_observations`` [time, env, …] are what the steps led to, final observations where an episode ended."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch in one thread: a second one stays awake for a while after its work, on a core that the workers need."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class Collector:
@@ -71,8 +83,22 @@ class Collector:
         if self.masks is not None:
             shape = (buffer.buffer_size, buffer.n_envs, self.masks.width)
             buffer.rollout.action_masks = np.ones(shape, np.bool_)
-        backend.start_rollout(buffer.buffer_size, buffer.n_envs)
         broken = BrokenSteps(buffer.buffer_size, buffer.n_envs) if self.skip_non_finite else None
+        with one_thread() if self.env.has_workers else nullcontext():
+            complete = self._collect_steps(backend, buffer, listener, context, broken)
+        if complete:
+            self._finish(backend, buffer, broken)
+        return complete
+
+    def _collect_steps(
+        self,
+        backend: Backend,
+        buffer: RolloutBuffer,
+        listener: StepListener,
+        context: dict[str, Any],
+        broken: BrokenSteps | None,
+    ) -> bool:
+        backend.start_rollout(buffer.buffer_size, buffer.n_envs)
         wants_steps, wants_locals = listener.wants_steps(), listener.wants_locals()
         for step in range(buffer.buffer_size):
             buffer.store_observation(step, self.current_observations())
@@ -92,7 +118,6 @@ class Collector:
                 self._move_on(arrays)  # a later learn() goes on from where the environments are
                 return False
             self._record(arrays, backend, buffer, step)
-        self._finish(backend, buffer, broken)
         return True
 
     def _step_with_infos(
