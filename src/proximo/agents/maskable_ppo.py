@@ -11,9 +11,9 @@ from proximo.agents.ppo import PPO
 from proximo.backends.choice import BackendChoice
 from proximo.data import Schedule
 from proximo.envs.vec_env import VecEnv
+from proximo.functional.actions import required_mask_groups
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.maskable import MASKABLE_POLICY_ALIASES
-from proximo.rollout.masks import required_mask_groups
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callback_base import BaseCallback
 

@@ -165,9 +165,10 @@ class OnPolicyAlgorithm(ABC):
         self.n_envs = env.num_envs
         self.env = env
         self._collector = Collector(env, self.ep_info_buffer, self.ep_success_buffer)
-        normalizer, loaded = self.get_vec_normalize_env(), self._loaded_statistics
-        if normalizer is not None and loaded is not None and normalizer.has_seen_nothing():
-            normalizer.load_state(loaded)
+        if (normalizer := self.get_vec_normalize_env()) is not None:
+            if self._loaded_statistics is not None and normalizer.has_seen_nothing():
+                normalizer.load_state(self._loaded_statistics)
+            self._loaded_statistics = None  # from here on they are the environment's
 
     def _check_spaces(self) -> None:
         check_spaces(self.observation_space, self.action_space, self.use_sde)

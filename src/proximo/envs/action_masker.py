@@ -11,7 +11,7 @@ import numpy as np
 
 from proximo.data import Array
 from proximo.envs.vec_env import VecEnv
-from proximo.functional.actions import mask_groups, mask_row, mask_rows
+from proximo.functional.actions import mask_row, mask_rows, required_mask_groups
 from proximo.functional.spaces import Space
 
 EXPECTED_METHOD_NAME = "action_masks"
@@ -60,9 +60,7 @@ class MaskRows:
 
     def __init__(self, methods: list[Callable[[], Any]], action_space: Space, first_index: int = 0) -> None:
         """``methods[i]`` tells what environment ``first_index + i`` allows."""
-        groups = mask_groups(action_space)
-        if not groups:
-            raise ValueError(f"action masks need discrete choices, this environment takes {action_space}")
+        groups = required_mask_groups(action_space)
         for index, method in enumerate(methods, first_index):
             if not callable(method):
                 raise TypeError(

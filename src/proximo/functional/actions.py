@@ -70,6 +70,13 @@ def mask_groups(space: Space) -> list[int]:
     return sizes
 
 
+def required_mask_groups(space: Space) -> list[int]:
+    """:func:`mask_groups`; an error where there is nothing to choose from."""
+    if not (groups := mask_groups(space)):
+        raise ValueError(f"action masks need discrete choices, this environment takes {space}")
+    return groups
+
+
 def mask_row(mask: Any, space: Space, environment: int) -> Array:
     """The mask that an environment gave, as one row; ``environment`` is its index, for the error message.
 

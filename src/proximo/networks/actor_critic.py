@@ -101,15 +101,14 @@ class BasePolicy(nn.Module, ABC):
         return self.features_extractor_class(self.observation_space, **self.features_extractor_kwargs)
 
     def extract_features(self, obs: TensorObservation, features_extractor: BaseFeaturesExtractor) -> Any:
-        encoder = features_extractor
         # images to be normalised are of bytes, or their encoder would not have been built
         if (
             self.normalize_images
-            and isinstance(encoder, ImageCNN)
+            and isinstance(features_extractor, ImageCNN)
             and isinstance(obs, Tensor)
-            and encoder.reads_bytes()
+            and features_extractor.reads_bytes()
         ):
-            return encoder.forward_bytes(obs)
+            return features_extractor.forward_bytes(obs)
         return features_extractor(preprocess_obs(obs, self.observation_space, self.normalize_images))
 
     @staticmethod

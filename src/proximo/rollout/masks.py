@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from proximo.data import Array
 from proximo.envs.vec_env import VecEnv
-from proximo.functional.actions import mask_groups, rows_without_choice
-from proximo.functional.spaces import Space
-
-
-def required_mask_groups(space: Space) -> list[int]:
-    """Sizes of the groups of a mask for these actions; an error where there is nothing to choose from."""
-    if not (groups := mask_groups(space)):
-        raise ValueError(f"action masks need discrete choices, this environment takes {space}")
-    return groups
+from proximo.functional.actions import required_mask_groups, rows_without_choice
 
 
 class MaskReader:
