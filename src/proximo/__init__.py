@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from proximo.agents.ppo import PPO
     from proximo.agents.recurrent_ppo import RecurrentPPO
     from proximo.agents.trpo import TRPO
+    from proximo.analysis.evaluation import evaluate, evaluate_policy
     from proximo.envs import make_vec_env
-    from proximo.training.evaluation import evaluate, evaluate_policy
     from proximo.version import __version__
 
 __all__ = [
@@ -42,8 +42,8 @@ _HOMES = {
     "RecurrentPPO": "proximo.agents.recurrent_ppo",
     "TRPO": "proximo.agents.trpo",
     "make_vec_env": "proximo.envs",
-    "evaluate": "proximo.training.evaluation",
-    "evaluate_policy": "proximo.training.evaluation",
+    "evaluate": "proximo.analysis.evaluation",
+    "evaluate_policy": "proximo.analysis.evaluation",
     "__version__": "proximo.version",
 }
 

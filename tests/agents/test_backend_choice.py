@@ -11,7 +11,7 @@ from torch import nn
 
 from proximo import PPO, make_vec_env
 from proximo.backends.fused import FusedBackend
-from proximo.envs.testing import FakeImageEnv, SimpleMultiObsEnv
+from proximo.envs.testing.environments import FakeImageEnv, SimpleMultiObsEnv
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.encoders import FlattenExtractor
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 import proximo
 from proximo import PPG, PPO, make_vec_env
-from proximo.envs.testing import (
+from proximo.envs.testing.environments import (
     FakeImageEnv,
     IdentityEnvBox,
     IdentityEnvMultiBinary,

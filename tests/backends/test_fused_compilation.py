@@ -11,11 +11,11 @@ import numba
 import numpy as np
 import pytest
 
-from proximo.functional import compilation
+from proximo import compilation
 
 KERNELS = """
 import numba
-from proximo.functional.compilation import inlined, inner, kernel, linked
+from proximo.compilation import inlined, inner, kernel, linked
 
 @inlined
 def double(x):

@@ -198,7 +198,7 @@ def test_recurrent_runs_write_down_their_own_defaults(tmp_path):
 def test_masked_runs_mask_in_training_and_in_play(tmp_path, capsys, monkeypatch):
     """Only the right action is ever allowed, so every episode of ten steps returns ten, trained or not."""
     monkeypatch.delitem(gymnasium.registry, "OnlyOneAllowed-v0", raising=False)
-    gymnasium.register("OnlyOneAllowed-v0", "proximo.envs.testing:InvalidActionEnvDiscrete")
+    gymnasium.register("OnlyOneAllowed-v0", "proximo.envs.testing.environments:InvalidActionEnvDiscrete")
     arguments = "dim = 5, ep_length = 10, n_invalid_actions = 4"
     command = ["train", "OnlyOneAllowed-v0", "--algo", "maskable_ppo", "--env-kwargs", arguments, "--seed", "0"]
     words = ["--steps", "64", "--n-steps", "64", "--eval-episodes", "3", "--runs-dir", str(tmp_path)]

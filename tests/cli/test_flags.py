@@ -12,7 +12,7 @@ from proximo.cli.flags import field_docstrings, toml_table, whole_number, yes_or
 from proximo.cli.plot import grouped
 from proximo.cli.runs import Run, RunConfig
 from proximo.cli.train import parse_arguments, run_config
-from proximo.training.config import PPOConfig
+from proximo.config import PPOConfig
 from proximo.zoo import load_preset
 
 

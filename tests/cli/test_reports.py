@@ -10,13 +10,13 @@ import gymnasium
 import pytest
 from rich.console import Console
 
+from proximo.analysis.evaluation import Evaluation
 from proximo.cli import bench, console, playing
 from proximo.cli.main import main
 from proximo.cli.plot import grouped
 from proximo.cli.runs import Run
 from proximo.envs import rendering
 from proximo.functional.statistics import mean_interval
-from proximo.training.evaluation import Evaluation
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,11 @@ from proximo.envs import (
     is_masking_supported,
     make_vec_env,
 )
-from proximo.envs.testing import InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary, InvalidActionEnvMultiDiscrete
+from proximo.envs.testing.environments import (
+    InvalidActionEnvDiscrete,
+    InvalidActionEnvMultiBinary,
+    InvalidActionEnvMultiDiscrete,
+)
 from proximo.errors import EnvWorkerError
 
 

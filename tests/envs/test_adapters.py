@@ -22,10 +22,10 @@ from proximo.envs import (
     is_wrapped,
     make_vec_env,
 )
-from proximo.envs.foreign import ForeignVecEnvAdapter
-from proximo.envs.gymnasium_vector import VectorEnvAdapter, info_of
-from proximo.envs.testing import FakeImageEnv
-from proximo.envs.vec_env import AUTORESET_KEY
+from proximo.envs.adapters.foreign import ForeignVecEnvAdapter
+from proximo.envs.adapters.gymnasium_vector import VectorEnvAdapter, info_of
+from proximo.envs.testing.environments import FakeImageEnv
+from proximo.envs.vector.vec_env import AUTORESET_KEY
 
 
 def counting_vector(mode, lengths=(2, 3), truncate=False, env=CountingEnv):

@@ -22,7 +22,7 @@ from proximo.envs import (
     make_atari_env,
     make_env,
 )
-from proximo.envs.testing import IdentityEnv
+from proximo.envs.testing.environments import IdentityEnv
 
 GAME = "BreakoutNoFrameskip-v4"
 

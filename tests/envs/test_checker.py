@@ -8,8 +8,9 @@ import pytest
 from gymnasium import spaces
 from stable_baselines3.common.env_checker import check_env as sb3_check_env
 
-from proximo.envs import check_env, testing
-from proximo.envs.testing import BitFlippingEnv
+from proximo.envs import check_env
+from proximo.envs.testing.environments import BitFlippingEnv
+from proximo.envs.testing.environments import environments as testing
 
 
 class Adjustable(gym.Env):

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proximo.envs import DummyVecEnv, VecFrameStack, VecNormalize, sync_envs_normalization, unwrap_vec_normalize
-from proximo.envs import normalize as normalize_module
-from proximo.envs.normalize import update_statistics
-from proximo.envs.testing import IdentityEnv
+from proximo.envs.testing.environments import IdentityEnv
+from proximo.envs.vector import normalize as normalize_module
+from proximo.envs.vector.normalize import update_statistics
 from proximo.errors import ModelFileError
 from proximo.functional.statistics import RunningMeanStd
 

@@ -21,8 +21,8 @@ from proximo.envs import (
     make_vec_env,
     wrap_minigrid,
 )
-from proximo.envs.minigrid import MiniGridImage
-from proximo.envs.vec_env import arrays_from_step
+from proximo.envs.vector.vec_env import arrays_from_step
+from proximo.envs.wrappers.minigrid import MiniGridImage
 from proximo.errors import MissingExtraError, MissingSystemLibraryError
 
 

@@ -38,7 +38,7 @@ from proximo.envs import (
     as_vec_env,
     testing,
 )
-from proximo.envs.plain import from_plain, generator_at, generator_state, to_plain
+from proximo.envs.state.plain import from_plain, generator_at, generator_state, to_plain
 from proximo.errors import EnvironmentStateError
 
 Factory = Callable[[], gym.Env[Any, Any]]

@@ -17,8 +17,8 @@ import pytest
 from counting_envs import CountingEnv, DictCountingEnv, RandomEnv, TroubleEnv
 
 from proximo.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecNormalize, make_vec_env
-from proximo.envs.shared_memory import SharedArrays
-from proximo.envs.subproc import WorkerDiedError
+from proximo.envs.workers.shared_memory import SharedArrays
+from proximo.envs.workers.subproc import WorkerDiedError
 from proximo.errors import EnvWorkerError
 
 START = "fork"  # the quickest to start; the other methods have a test of their own
@@ -342,7 +342,7 @@ def test_shared_arrays_are_seen_by_both_and_aligned():
 @pytest.mark.parametrize("nameless", [True, False])
 def test_shared_memory_has_no_name_longer_than_needed(nameless, monkeypatch):
     if not nameless:  # as on systems that have no such files
-        monkeypatch.setattr("proximo.envs.shared_memory._nameless_file", lambda folder: None)
+        monkeypatch.setattr("proximo.envs.workers.shared_memory._nameless_file", lambda folder: None)
     arrays = SharedArrays.create({"a": ((3,), np.dtype(np.float32))})
     names = list(Path("/dev/shm").glob(f"proximo-{os.getpid()}-*"))
     assert [str(name) for name in names] == ([] if nameless else [arrays.path])

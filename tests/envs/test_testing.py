@@ -6,7 +6,7 @@ import pytest
 from sb3_contrib.common import envs as contrib_envs
 
 from proximo.envs import as_vec_env
-from proximo.envs.testing import (
+from proximo.envs.testing.environments import (
     ActionMattersEnv,
     BitFlippingEnv,
     ConstantRewardEnv,

@@ -7,7 +7,7 @@ from counting_envs import CountingEnv, DictCountingEnv
 from sb3_contrib.common.wrappers import TimeFeatureWrapper as ContribTimeFeature
 
 from proximo.envs import TimeFeatureWrapper, make_vec_env
-from proximo.envs.testing import BitFlippingEnv, FakeImageEnv
+from proximo.envs.testing.environments import BitFlippingEnv, FakeImageEnv
 
 
 class Goal(BitFlippingEnv):

@@ -18,7 +18,7 @@ from proximo.envs import (
     make_vec_env,
     unwrap_vec_wrapper,
 )
-from proximo.envs.vec_env import AUTORESET_KEY
+from proximo.envs.vector.vec_env import AUTORESET_KEY
 
 
 def counting(*lengths, **kwargs):

@@ -25,7 +25,7 @@ from proximo.envs import (
     make_vec_env,
     write_video,
 )
-from proximo.envs.testing import FakeImageEnv, IdentityEnv
+from proximo.envs.testing.environments import FakeImageEnv, IdentityEnv
 from proximo.errors import NonFiniteError
 
 

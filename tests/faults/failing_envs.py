@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from proximo.envs.testing import DelayedRewardEnv
+from proximo.envs.testing.environments import DelayedRewardEnv
 
 DEATHS = ("exception", "exit", "SIGSEGV", "SIGKILL")
 HANGS = ("sleep", "busy", "deaf")

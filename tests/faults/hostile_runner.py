@@ -15,10 +15,10 @@ from typing import Any
 import gymnasium
 
 from proximo import A2C, PPO
-from proximo.agents.inspection import inspect_file
 from proximo.envs import DummyVecEnv, VecNormalize
 from proximo.errors import ProximoError
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.persistence.inspection import inspect_file
 
 
 def main(good: Path, hostile: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from proximo import A2C, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO, make_vec_env
 from proximo.envs import DummyVecEnv, SubprocVecEnv
-from proximo.envs.testing import InvalidActionEnvDiscrete
+from proximo.envs.testing.environments import InvalidActionEnvDiscrete
 
 SMALL = {"n_steps": 16, "seed": 5}
 BATCHES = {"batch_size": 24, "n_epochs": 2}

@@ -28,7 +28,7 @@ from faults.failing_envs import (
 )
 from proximo import PPO, MaskablePPO, make_vec_env
 from proximo.envs import SubprocVecEnv, VecMonitor
-from proximo.envs.subproc import WorkerDiedError
+from proximo.envs.workers.subproc import WorkerDiedError
 from proximo.errors import EnvWorkerError
 
 TIMEOUT = 0.3  # seconds

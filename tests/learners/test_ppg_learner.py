@@ -13,10 +13,10 @@ from gymnasium import spaces
 from proximo.backends.choice import make_backend
 from proximo.data import Rollout
 from proximo.errors import NonFiniteError, NotEnoughMemoryError
-from proximo.functional.distributions.divergence import kl_from_rows, parameter_rows
 from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import Space
 from proximo.learners.ppg import AuxiliarySettings, PPGLearner, normalized
+from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
 from proximo.networks.encoders import NatureCNN
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.phasic import PhasicPolicy

@@ -17,7 +17,6 @@ from torch import nn
 
 from proximo import TRPO, make_vec_env
 from proximo.errors import NonFiniteError
-from proximo.functional.distributions import kl_divergence, make_proba_distribution
 from proximo.functional.trust_region import (
     assign_values,
     conjugate_gradient,
@@ -29,10 +28,11 @@ from proximo.functional.trust_region import (
     largest_step,
 )
 from proximo.learners.trpo import TRPOLearner
+from proximo.networks.distributions import kl_divergence, make_proba_distribution
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import CallbackList
 from proximo.training.loggers import configure
-from proximo.training.trainer import CallbackListener
+from proximo.training.loop import CallbackListener
 
 # -- mathematics
 

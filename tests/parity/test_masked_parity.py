@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv as OracleVecEnv
 from proximo import MaskablePPO
 from proximo.envs import DummyVecEnv
 from proximo.functional.actions import mask_groups
-from proximo.functional.distributions import (
+from proximo.networks.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
     MaskableBernoulliDistribution,

@@ -12,8 +12,8 @@ from stable_baselines3.common import policies as oracle_policies
 from stable_baselines3.common.distributions import kl_divergence as oracle_kl
 from torch import nn
 
-from proximo.functional.distributions import kl_divergence
 from proximo.networks import actor_critic as policies
+from proximo.networks.distributions import kl_divergence
 
 VECTOR = spaces.Box(-2.0, 2.0, (5,), np.float32)
 IMAGE = spaces.Box(0, 255, (3, 40, 40), np.uint8)

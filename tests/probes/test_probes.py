@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proximo import PPO, evaluate_policy, make_vec_env
-from proximo.envs.testing import (
+from proximo.envs.testing.environments import (
     ActionMattersEnv,
     ConstantRewardEnv,
     DelayedRewardEnv,

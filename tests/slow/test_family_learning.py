@@ -15,7 +15,7 @@ import pytest
 
 from proximo import A2C, PPO, MaskablePPO, evaluate_policy, make_vec_env
 from proximo.envs import VecNormalize, sync_envs_normalization
-from proximo.envs.testing import HideVelocity, InvalidActionEnvDiscrete
+from proximo.envs.testing.environments import HideVelocity, InvalidActionEnvDiscrete
 from proximo.zoo import load_preset, make_preset_env
 
 pytestmark = pytest.mark.slow

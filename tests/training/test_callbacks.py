@@ -17,7 +17,7 @@ from stable_baselines3.common.env_util import make_vec_env as sb3_make_vec_env
 from proximo.agents.maskable_ppo import MaskablePPO
 from proximo.agents.ppo import PPO
 from proximo.envs import DummyVecEnv, Monitor, VecFrameStack, VecMonitor, VecNormalize, make_vec_env
-from proximo.envs.testing import InvalidActionEnvDiscrete
+from proximo.envs.testing.environments import InvalidActionEnvDiscrete
 from proximo.training import callbacks as ours
 from proximo.training.loggers import configure
 

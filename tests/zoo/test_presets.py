@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from proximo import PPO
+from proximo.config import PPOConfig
 from proximo.envs import VecFrameStack, VecNormalize
 from proximo.functional.schedules import LinearSchedule
-from proximo.training.config import PPOConfig
 from proximo.training.run_folder import to_toml
 from proximo.zoo import Preset, available_presets, load_preset, make_preset_env
 from proximo.zoo.presets import _resolved_row, _rows, named_preset, schedule_from_text

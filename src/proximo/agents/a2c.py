@@ -8,12 +8,12 @@ import torch
 
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
 from proximo.backends.choice import BackendChoice
+from proximo.config import A2CConfig
 from proximo.data import Schedule
 from proximo.functional.losses import UpdateSettings
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
-from proximo.training.config import A2CConfig
 
 METRICS = {  # what A2C logs of the learner's metrics, under Stable-Baselines3's names
     "explained_variance": "explained_variance",

@@ -63,15 +63,3 @@ def check_policy_reads_observations(
             f"{name.replace(kind, 'Mlp')!r} for vectors, or policy_kwargs={{'normalize_images': False}} for float "
             "images"
         )
-
-
-def check_for_correct_spaces(env: Any, observation_space: Space, action_space: Space) -> None:
-    """Raise when an environment's spaces are not the model's."""
-    for name, wanted, given in (
-        ("observation", observation_space, env.observation_space),
-        ("action", action_space, env.action_space),
-    ):
-        if wanted != given:
-            raise ValueError(
-                f"{name} spaces do not match: the model was made for {wanted}, the environment has {given}"
-            )

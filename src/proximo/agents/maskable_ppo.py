@@ -10,7 +10,7 @@ from proximo.agents.on_policy import MaybeCallback, OnNonFinite
 from proximo.agents.ppo import PPO
 from proximo.backends.choice import BackendChoice
 from proximo.data import Schedule
-from proximo.envs.vec_env import VecEnv
+from proximo.envs.vector.vec_env import VecEnv
 from proximo.functional.actions import required_mask_groups
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.maskable import MASKABLE_POLICY_ALIASES

@@ -14,21 +14,20 @@ from typing import Any, BinaryIO, ClassVar, Literal, Self, TypeAlias, get_args
 import numpy as np
 import torch
 
-from proximo.agents import files, training_state
 from proximo.agents.checks import (
-    check_for_correct_spaces,
     check_policy_reads_observations,
     check_spaces,
     checked_buffer_class,
 )
 from proximo.backends.choice import BackendChoice, make_backend
 from proximo.backends.fused import FusedBackend
-from proximo.backends.torch_autograd import TorchBackend
+from proximo.backends.torch_backend import TorchBackend
+from proximo.config import OnPolicyConfig
 from proximo.data import Array, Info, Observation, Schedule
 from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.errors import near_matches
 from proximo.functional.schedules import FloatSchedule
-from proximo.functional.spaces import Space
+from proximo.functional.spaces import Space, check_for_correct_spaces
 from proximo.networks.actor_critic import (
     POLICY_ALIASES,
     ActorCriticPolicy,
@@ -37,14 +36,15 @@ from proximo.networks.actor_critic import (
 )
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
+from proximo.persistence import model_files as files
+from proximo.persistence import training_state
 from proximo.rollout.collector import Collector, RewardShaper
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import RolloutBuffer, is_stock
 from proximo.training.callbacks import BaseCallback, CallbackList, ProgressBarCallback, as_callback
-from proximo.training.config import OnPolicyConfig
 from proximo.training.loggers import Logger, configure_logger
-from proximo.training.trainer import CallbackListener, Trainer
+from proximo.training.loop import CallbackListener, Trainer
 
 OnNonFinite = Literal["raise", "skip"]
 # a function of the training loop's locals and globals ends the training by returning False

@@ -10,6 +10,7 @@ import torch
 from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
 from proximo.backends.choice import BackendChoice
+from proximo.config import PPGConfig
 from proximo.data import Schedule
 from proximo.functional.schedules import FloatSchedule
 from proximo.learners.ppg import AuxiliarySettings, PPGLearner
@@ -19,7 +20,6 @@ from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 from proximo.rollout.phase import PhaseBuffer, in_gigabytes
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import BaseCallback
-from proximo.training.config import PPGConfig
 
 
 class PPG(PPO):

@@ -8,13 +8,13 @@ import torch
 
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.backends.choice import BackendChoice
+from proximo.config import PPOConfig
 from proximo.data import Metrics, Schedule
 from proximo.functional.losses import UpdateSettings
 from proximo.functional.schedules import FloatSchedule
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
-from proximo.training.config import PPOConfig
 
 
 class PPO(OnPolicyAlgorithm):

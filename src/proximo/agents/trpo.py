@@ -8,11 +8,11 @@ import torch
 
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.backends.choice import BackendChoice
+from proximo.config import TRPOConfig
 from proximo.data import Schedule
 from proximo.learners.trpo import TRPOLearner, TrustRegionSettings
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
-from proximo.training.config import TRPOConfig
 
 
 class TRPO(OnPolicyAlgorithm):

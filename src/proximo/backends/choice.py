@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from proximo.backends.fused import FusedBackend, fused_obstacle
-from proximo.backends.torch_autograd import TorchBackend
+from proximo.backends.torch_backend import TorchBackend
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters
 

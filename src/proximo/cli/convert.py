@@ -63,10 +63,10 @@ def run(words: Sequence[str]) -> int:
 
 def convert(source: Path, target: Path, replaced: dict[str, Any]) -> str:
     """Convert a file; says what the new one is."""
-    from proximo.agents.sb3_files import is_foreign, write_foreign
     from proximo.files.archive import read_archive
     from proximo.files.normalizer_file import looks_like_normalizer
     from proximo.files.zips import existing_file
+    from proximo.persistence.sb3_files import is_foreign, write_foreign
 
     source = existing_file(source)
     with source.open("rb") as stream:
@@ -85,9 +85,9 @@ def convert(source: Path, target: Path, replaced: dict[str, Any]) -> str:
 
 
 def _convert_foreign(source: Path, target: Path, replaced: dict[str, Any]) -> str:
-    from proximo.agents.files import field_names
-    from proximo.agents.sb3_files import algorithm_of, check_on_policy
     from proximo.files.sb3_archive import read_sb3_archive
+    from proximo.persistence.model_files import field_names
+    from proximo.persistence.sb3_files import algorithm_of, check_on_policy
 
     archive = read_sb3_archive(source, weights=False)
     name = algorithm_of(archive)

@@ -14,7 +14,7 @@ from proximo.cli.command import parse
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from proximo.agents.inspection import Inspection
+    from proximo.persistence.inspection import Inspection
 
 SUMMARY = """Show what is in a model file: Proximo's models and checkpoints, model files of Stable-Baselines3 and
 sb3-contrib, and the statistics of VecNormalize. Nothing in the file is run; what is code in it is listed."""
@@ -35,8 +35,8 @@ class Inspect:
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Inspect, "inspect", SUMMARY, EXAMPLES, words)
-    from proximo.agents.inspection import inspect_file
     from proximo.cli.console import shown_path
+    from proximo.persistence.inspection import inspect_file
 
     show(inspect_file(arguments.file), shown_path(arguments.file))
     return 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from proximo.analysis.evaluation import Evaluation, evaluate
 from proximo.cli.algorithms import algorithm_class, algorithm_title, masks_actions
 from proximo.cli.console import Counter, counting, shown_path
 from proximo.cli.runs import Run, RunConfig, warn_about_equal_seeds
@@ -21,7 +22,6 @@ from proximo.envs.dependencies import naming_the_extra
 from proximo.envs.rendering import write_video
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.rollout.masks import MaskReader
-from proximo.training.evaluation import Evaluation, evaluate
 from proximo.zoo import make_preset_env
 
 if TYPE_CHECKING:

@@ -41,8 +41,8 @@ class Plot:
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Plot, "plot", SUMMARY, EXAMPLES, words)
+    from proximo.analysis.plotting import plot_learning_curves
     from proximo.cli.console import output, shown_path
-    from proximo.training.plotting import plot_learning_curves
 
     runs = Run.open_all(arguments.runs)
     default = runs[0].folder.learning_curve if len(runs) == 1 else Path("learning_curve.png")
@@ -90,7 +90,7 @@ def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def draw_curve(run: Run) -> None:
     """The learning curve of one run, into its folder; a run in which no episode ended has none."""
-    from proximo.training.plotting import plot_learning_curves, read_curve
+    from proximo.analysis.plotting import plot_learning_curves, read_curve
 
     try:
         read_curve(run.folder.path, "time/total_timesteps", "rollout/ep_rew_mean")

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppg import PPG
+from proximo.analysis.evaluation import Evaluation
 from proximo.cli.algorithms import algorithm_class, algorithm_title, default_arguments, fitting_policy, make_model
 from proximo.cli.console import output, print_table, shown_path
 from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
@@ -24,7 +25,6 @@ from proximo.files.atomic import remove_leftovers
 from proximo.rollout.phase import in_gigabytes
 from proximo.training.callbacks import BaseCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
-from proximo.training.evaluation import Evaluation
 from proximo.training.log_formats import require_tensorboard
 from proximo.training.signals import StopOnSignal
 from proximo.zoo import make_preset_env

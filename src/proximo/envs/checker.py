@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo.data import Array
-from proximo.envs.check_nan import VecCheckNan
-from proximo.envs.dummy import DummyVecEnv
+from proximo.envs.vector.check_nan import VecCheckNan
+from proximo.envs.vector.dummy import DummyVecEnv
 from proximo.functional.actions import leaves
 from proximo.functional.spaces import NestedObservation, Space, is_image_space_channels_first
 

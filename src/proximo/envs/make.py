@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from proximo.envs.atari import AtariWrapper
 from proximo.envs.dependencies import naming_the_extra
-from proximo.envs.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env, unwrap_wrapper
-from proximo.envs.monitor import Monitor
-from proximo.envs.vec_env import VecEnv
+from proximo.envs.vector.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env, unwrap_wrapper
+from proximo.envs.vector.vec_env import VecEnv
+from proximo.envs.wrappers.atari import AtariWrapper
+from proximo.envs.wrappers.monitor import Monitor
 from proximo.errors import MissingExtraError, near_matches
 
 __all__ = ["is_wrapped", "make_atari_env", "make_env", "make_vec_env", "unwrap_wrapper"]

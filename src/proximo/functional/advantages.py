@@ -73,7 +73,7 @@ def reference_scan(
 @cache
 def compiled_scan() -> Callable[..., None]:
     """The same arithmetic, in the same order and so to the same bit, without NumPy's microsecond per operation."""
-    from proximo.functional.compilation import kernel
+    from proximo.compilation import kernel
 
     table = "float32[:, ::1]"
     flags = "boolean[:, ::1]"

@@ -328,3 +328,15 @@ class ObservationFlattener:
 
     def __call__(self, observation: Any) -> Observation:
         return observation if self.nesting is None else self.nesting.flatten(observation)
+
+
+def check_for_correct_spaces(env: Any, observation_space: Space, action_space: Space) -> None:
+    """Raise when an environment's spaces are not the model's."""
+    for name, wanted, given in (
+        ("observation", observation_space, env.observation_space),
+        ("action", action_space, env.action_space),
+    ):
+        if wanted != given:
+            raise ValueError(
+                f"{name} spaces do not match: the model was made for {wanted}, the environment has {given}"
+            )

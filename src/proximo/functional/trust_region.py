@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-
-from proximo.functional.distributions import Distribution
 
 
 def conjugate_gradient(
@@ -96,14 +93,3 @@ def assign_values(parameters: Sequence[nn.Parameter], vector: Tensor) -> None:
     pieces = vector.split([parameter.numel() for parameter in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):
         parameter.copy_(piece.view_as(parameter))
-
-
-def frozen(distribution: Distribution) -> Distribution:
-    """A copy that stays as it is when the policy reuses its distribution, or changes its parameters."""
-    twin = copy.copy(distribution)
-    for name, value in vars(distribution).items():
-        if isinstance(value, Tensor):
-            setattr(twin, name, value.detach().clone())
-        elif isinstance(value, list) and value and isinstance(value[0], Distribution):
-            setattr(twin, name, [frozen(part) for part in value])
-    return twin

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proximo.backends.fused import FusedBackend
-from proximo.backends.torch_autograd import TorchBackend
+from proximo.backends.torch_backend import TorchBackend
 from proximo.data import Array, Metrics
 from proximo.errors import NonFiniteError
-from proximo.functional.distributions.divergence import kl_from_rows, parameter_rows
 from proximo.functional.losses import UpdateSettings
 from proximo.learners.ppo import PPOLearner, non_finite_update
+from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.phasic import PhasicPolicy
 from proximo.rollout.phase import PhaseBatch, PhaseBuffer

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proximo.backends.fused import FusedBackend
-from proximo.backends.torch_autograd import TorchBackend
+from proximo.backends.torch_backend import TorchBackend
 from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
 from proximo.functional.losses import LossTerms, UpdateSettings, actor_critic_loss

@@ -19,7 +19,6 @@ from torch.nn import functional
 
 from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
-from proximo.functional.distributions import Distribution, kl_divergence
 from proximo.functional.losses import normalize
 from proximo.functional.trust_region import (
     assign_values,
@@ -27,12 +26,13 @@ from proximo.functional.trust_region import (
     fisher_product,
     flat_gradient,
     flat_values,
-    frozen,
     influential,
     largest_step,
 )
 from proximo.learners.metrics import common_metrics
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.distributions import Distribution, kl_divergence
+from proximo.networks.distributions.base import frozen
 from proximo.rollout.minibatches import minibatches, on_device, take
 from proximo.rollout.storage import RolloutBuffer, is_stock
 

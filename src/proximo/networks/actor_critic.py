@@ -24,14 +24,14 @@ from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode_fields, encode_fields, register_class
 from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
-from proximo.functional.distributions import (
+from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
+from proximo.networks.distributions import (
     DiagGaussianDistribution,
     Distribution,
     HybridDistribution,
     StateDependentNoiseDistribution,
     make_proba_distribution,
 )
-from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
 from proximo.networks.encoders import (
     BaseFeaturesExtractor,
     CombinedExtractor,

@@ -15,9 +15,9 @@ from torch import nn
 
 from proximo.data import Schedule
 from proximo.files.encoding import register_class
-from proximo.functional.distributions import Distribution, MaskableBernoulliDistribution
 from proximo.functional.spaces import Space, get_action_dim
 from proximo.networks.actor_critic import ActorCriticPolicy, zero_learning_rate
+from proximo.networks.distributions import Distribution, MaskableBernoulliDistribution
 from proximo.networks.encoders import BaseFeaturesExtractor, CombinedExtractor, NatureCNN, NetArch
 
 

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from proximo.data import TensorObservation
 from proximo.files.encoding import register_class
-from proximo.functional.distributions import Distribution
 from proximo.networks.actor_critic import (
     POLICY_ALIASES,
     ActorCriticCnnPolicy,
@@ -24,6 +23,7 @@ from proximo.networks.actor_critic import (
     BasePolicy,
     MultiInputActorCriticPolicy,
 )
+from proximo.networks.distributions import Distribution
 
 SMALL_GAIN = 0.1  # values near zero at the start: a large wrong value would be what the policy's network learns first
 

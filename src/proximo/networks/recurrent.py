@@ -17,9 +17,9 @@ from proximo.data import Array, Observation, RNNStates, Schedule, State, TensorO
 from proximo.errors import NonFiniteError
 from proximo.files.encoding import register_class
 from proximo.functional.actions import first_action
-from proximo.functional.distributions import Distribution
 from proximo.functional.spaces import Space
 from proximo.networks.actor_critic import ActorCriticPolicy, BasePolicy, RecurrentState, zero_learning_rate
+from proximo.networks.distributions import Distribution
 from proximo.networks.encoders import BaseFeaturesExtractor, CombinedExtractor, MlpExtractor, NatureCNN, NetArch
 
 

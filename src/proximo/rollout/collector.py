@@ -10,14 +10,42 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from proximo.backends.base import Backend
-from proximo.data import Array, Info, Observation, Rollout, StepArrays, observation_rows
-from proximo.envs.vec_env import VecEnv, arrays_from_step, copy_observation
+from proximo.data import Array, Info, Observation, RNNStates, Rollout, StepArrays, observation_rows
+from proximo.envs.vector.vec_env import VecEnv, arrays_from_step, copy_observation
 from proximo.functional.spaces import get_obs_shape, obs_as_tensor
 from proximo.functional.statistics import check_finite_rollout, check_finite_row
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.non_finite import BrokenSteps
 from proximo.rollout.storage import RolloutBuffer, is_stock
+
+
+class Actor(Protocol):
+    """Runs a policy's network over the policy's own memory."""
+
+    description: str  # "fused", or "torch: " and why
+    states: RNNStates | None  # what a policy with memory remembers of the current episodes
+
+    def is_current(self) -> bool:
+        """Whether the policy is still as it was bound; if not, a new backend is due."""
+
+    def start_rollout(self, steps: int, environments: int) -> None:
+        """Prepare for ``steps`` calls of :meth:`act` (evaluation mode, random numbers)."""
+
+    def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
+        """Sample actions for [env, …] observations into row ``step`` of actions, values and log-probabilities.
+
+        Episode starts and, if there are any, action masks of this step are in the rollout already. Returns the actions
+        as the environment takes them: [env, …], continuous ones within bounds.
+        """
+
+    def values(
+        self, observations: Observation, environment: int | None = None, episode_starts: Array | None = None
+    ) -> Array:
+        """V for [batch, …] observations: [batch] float32.
+
+        For a policy with memory: the observation is one of ``environment``'s current episode, or one of each
+        environment, new episodes starting where ``episode_starts`` [env] says.
+        """
 
 
 class StepListener(Protocol):
@@ -73,7 +101,7 @@ class Collector:
             self.reset()
         return self.observations  # type: ignore[return-value]
 
-    def collect(self, backend: Backend, buffer: RolloutBuffer, listener: StepListener, context: dict[str, Any]) -> bool:
+    def collect(self, backend: Actor, buffer: RolloutBuffer, listener: StepListener, context: dict[str, Any]) -> bool:
         """Collect ``buffer.buffer_size`` steps and their advantages; False when the listener ended it early.
 
         ``context`` holds the local variables that a listener may want to see beside the collector's own.
@@ -92,7 +120,7 @@ class Collector:
 
     def _collect_steps(
         self,
-        backend: Backend,
+        backend: Actor,
         buffer: RolloutBuffer,
         listener: StepListener,
         context: dict[str, Any],
@@ -121,7 +149,7 @@ class Collector:
         return True
 
     def _step_with_infos(
-        self, actions: Array, backend: Backend, buffer: RolloutBuffer, step: int
+        self, actions: Array, backend: Actor, buffer: RolloutBuffer, step: int
     ) -> tuple[StepArrays, dict[str, Any]]:
         """One step through the user-facing interface, with the variables that callbacks read as ``self.locals``.
 
@@ -146,7 +174,7 @@ class Collector:
             "infos": infos,
         }
 
-    def _record(self, arrays: StepArrays, backend: Backend, buffer: RolloutBuffer, step: int) -> None:
+    def _record(self, arrays: StepArrays, backend: Actor, buffer: RolloutBuffer, step: int) -> None:
         rollout = buffer.rollout
         rollout.rewards[step] = arrays.rewards
         rollout.terminated[step] = arrays.terminated
@@ -185,7 +213,7 @@ class Collector:
             if ended[index] and (success := info.get("is_success")) is not None:
                 self.episode_successes.append(success)
 
-    def _record_ends(self, arrays: StepArrays, backend: Backend, buffer: RolloutBuffer, step: int) -> None:
+    def _record_ends(self, arrays: StepArrays, backend: Actor, buffer: RolloutBuffer, step: int) -> None:
         self.count_episodes(arrays.infos, arrays.terminated | arrays.truncated)
         if self.reward_shaper is not None:
             for index, final in arrays.final_observations.items():
@@ -214,7 +242,7 @@ class Collector:
             return {key: np.reshape(observation[key], (1, *shape)) for key, shape in shapes.items()}  # type: ignore[union-attr]
         return np.reshape(observation, (1, *shapes))
 
-    def _finish(self, backend: Backend, buffer: RolloutBuffer, broken: BrokenSteps | None) -> None:
+    def _finish(self, backend: Actor, buffer: RolloutBuffer, broken: BrokenSteps | None) -> None:
         rollout, observations = buffer.rollout, self.current_observations()
         if broken is None:
             check_finite_rollout("observation", rollout.observations)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proximo.data import Array
-from proximo.envs.vec_env import VecEnv
+from proximo.envs.vector.vec_env import VecEnv
 from proximo.functional.actions import required_mask_groups, rows_without_choice
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from proximo.data import Array, Observation, Rollout, TensorObservation, observation_rows
 from proximo.errors import NotEnoughMemoryError
 from proximo.functional.spaces import Space
-from proximo.rollout.free_memory import available_memory
+from proximo.rollout.available_memory import available_memory
 from proximo.rollout.minibatches import flat_observations, take_observations
 from proximo.rollout.storage import allocate_observations
 

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from proximo.analysis.evaluation import Evaluation, evaluate
 from proximo.data import Array
-from proximo.envs.adapters import as_vec_env
-from proximo.envs.normalize import sync_envs_normalization
+from proximo.envs.adapters.as_vec_env import as_vec_env
+from proximo.envs.vector.normalize import sync_envs_normalization
 from proximo.files.atomic import replacing
 from proximo.training.callback_base import (
     BaseCallback,
@@ -25,7 +26,6 @@ from proximo.training.callback_base import (
     callback_wants_steps,
     counters_only,
 )
-from proximo.training.evaluation import Evaluation, evaluate
 from proximo.training.loggers import announce
 from proximo.training.progress import ProgressDisplay
 

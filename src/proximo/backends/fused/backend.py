@@ -18,11 +18,11 @@ from proximo.backends.fused.threads import RoleThreads
 from proximo.data import Array, Observation, RNNStates, Rollout
 from proximo.functional.actions import stored_action_dtype
 from proximo.functional.advantages import compiled_scan
-from proximo.functional.distributions import StateDependentNoiseDistribution
 from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import get_action_dim
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.distributions import StateDependentNoiseDistribution
 from proximo.networks.flat_parameters import FlatParameters
 
 

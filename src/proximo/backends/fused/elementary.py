@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from proximo.backends.fused.simd import float_of_bits
-from proximo.functional.compilation import inlined
-from proximo.functional.distributions import base
+from proximo.compilation import inlined
+from proximo.networks.distributions import base
 
 F = np.float32  # a plain Python number would turn the arithmetic into float64
 ZERO, HALF, ONE = F(0), F(0.5), F(1)

@@ -16,7 +16,7 @@ from proximo.backends.fused.layers import last_layer
 from proximo.backends.fused.simd import floats, integers, plan_at, shift
 from proximo.backends.fused.state_dependent import state_dependent_gradient, state_dependent_log_probs
 from proximo.backends.fused.structures import Head
-from proximo.functional.compilation import inner, linked
+from proximo.compilation import inner, linked
 
 CATEGORICAL, BERNOULLI, GAUSSIAN = int(Head.CATEGORICAL), int(Head.BERNOULLI), int(Head.GAUSSIAN)
 STATE_DEPENDENT = int(Head.STATE_DEPENDENT)

@@ -40,7 +40,7 @@ from proximo.backends.fused.simd import (
 )
 from proximo.backends.fused.state_dependent import perturb
 from proximo.backends.fused.structures import ActionKind, Column, Role, Status
-from proximo.functional.compilation import inner, kernel, linked
+from proximo.compilation import inner, kernel, linked
 
 ACTOR, CRITIC = int(Role.ACTOR), int(Role.CRITIC)
 DONE, KL_EXCEEDED = int(Status.DONE), int(Status.KL_EXCEEDED)

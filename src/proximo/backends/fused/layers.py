@@ -6,7 +6,7 @@ from __future__ import annotations
 from proximo.backends.fused.elementary import ONE, ZERO, F, exp, sigmoid, tanh
 from proximo.backends.fused.simd import AVX512, LANES, dot_products, floats, layer_at, shift, tile, transpose_block
 from proximo.backends.fused.structures import LAYER, Activation
-from proximo.functional.compilation import inlined, inner, linked
+from proximo.compilation import inlined, inner, linked
 from proximo.networks.flat_parameters import ALIGNMENT  # so that tiles may read past the end of a row
 
 LEAK = F(0.01)  # torch's default slope of LeakyReLU

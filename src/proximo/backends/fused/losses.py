@@ -11,7 +11,7 @@ from proximo.backends.fused.layers import LAYER_BYTES, backward, forward, padded
 from proximo.backends.fused.masks import apply_masks
 from proximo.backends.fused.simd import floats, integers, layer_at, plan_at, shift, update_at
 from proximo.backends.fused.structures import Column, Objective
-from proximo.functional.compilation import inner, linked
+from proximo.compilation import inner, linked
 
 CLIPPED = int(Objective.CLIPPED)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)

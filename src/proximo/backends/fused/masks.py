@@ -7,8 +7,8 @@ from proximo.backends.fused.elementary import ZERO, F
 from proximo.backends.fused.layers import last_layer, padded, transpose
 from proximo.backends.fused.simd import floats, integers, integers_8, plan_at, shift
 from proximo.backends.fused.structures import Head
-from proximo.functional.compilation import linked
-from proximo.functional.distributions.base import MASKED_LOGIT
+from proximo.compilation import linked
+from proximo.networks.distributions.base import MASKED_LOGIT
 
 BERNOULLI = int(Head.BERNOULLI)
 FORBIDDEN = F(MASKED_LOGIT)

@@ -13,7 +13,9 @@ from torch import nn
 
 from proximo.backends.fused.structures import ActionKind, Activation, Head, Optimizer
 from proximo.functional.actions import stored_action_dtype
-from proximo.functional.distributions import (
+from proximo.functional.spaces import is_image_space
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
     DiagGaussianDistribution,
@@ -21,8 +23,6 @@ from proximo.functional.distributions import (
     MultiCategoricalDistribution,
     StateDependentNoiseDistribution,
 )
-from proximo.functional.spaces import is_image_space
-from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.encoders import FlattenExtractor, MlpExtractor
 from proximo.networks.hooks import has_hooks
 from proximo.networks.optimizers import RMSpropTFLike

@@ -8,7 +8,7 @@ import math
 from proximo.backends.fused.elementary import ONE, ZERO, F
 from proximo.backends.fused.simd import floats, segment_at, shift, update_at
 from proximo.backends.fused.structures import SEGMENT, Optimizer
-from proximo.functional.compilation import inner, linked
+from proximo.compilation import inner, linked
 
 ADAM, RMSPROP_TF = int(Optimizer.ADAM), int(Optimizer.RMSPROP_TF)
 SEGMENT_BYTES = SEGMENT.itemsize

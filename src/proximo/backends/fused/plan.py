@@ -25,9 +25,9 @@ from proximo.backends.fused.structures import (
 )
 from proximo.data import Array
 from proximo.functional.actions import stored_action_dtype
-from proximo.functional.distributions import StateDependentNoiseDistribution
 from proximo.functional.spaces import get_action_dim
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.distributions import StateDependentNoiseDistribution
 from proximo.networks.flat_parameters import ALIGNMENT, FlatParameters, padded
 
 CACHE_LINE = 64  # bytes

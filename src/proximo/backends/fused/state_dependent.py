@@ -11,7 +11,7 @@ import math
 from proximo.backends.fused.elementary import HALF, HALF_LOG_TWO_PI, ONE, ZERO, F, exp
 from proximo.backends.fused.layers import last_layer, matrix_vector, multiply, padded, transpose
 from proximo.backends.fused.simd import exploration_at, floats, plan_at, shift
-from proximo.functional.compilation import inner, linked
+from proximo.compilation import inner, linked
 
 TWO = F(2)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from proximo.config import PPOConfig
 from proximo.data import Metrics
 from proximo.rllte.agent.house_agent import HouseAgent
-from proximo.training.config import PPOConfig
 
 
 class A2C(HouseAgent):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
+from proximo.config import PPOConfig
 from proximo.data import Metrics
 from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import get_flattened_obs_dim
@@ -23,7 +24,6 @@ from proximo.rllte.xploit.policy import OnPolicySharedActorCritic
 from proximo.rllte.xploit.policy.actor_critic import HousePolicy
 from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rllte.xploit.storage import DictRolloutStorage, VanillaRolloutStorage
-from proximo.training.config import PPOConfig
 
 
 class HouseAgent(OnPolicyAgent):

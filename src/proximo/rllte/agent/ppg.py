@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from proximo.config import PPGConfig
 from proximo.data import Metrics
 from proximo.learners.ppg import AuxiliarySettings, PPGLearner
 from proximo.rllte.agent.house_agent import HouseAgent, rllte_metrics
 from proximo.rllte.xploit.policy.actor_critic import OnPolicySharedActorCritic
 from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rollout.phase import PhaseBuffer, in_gigabytes
-from proximo.training.config import PPGConfig
 
 
 class PPG(HouseAgent):

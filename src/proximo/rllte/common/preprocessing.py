@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gymnasium import spaces
 
-from proximo.functional.distributions import make_proba_distribution
 from proximo.functional.spaces import Space, get_action_dim, get_obs_shape
+from proximo.networks.distributions import make_proba_distribution
 
 process_observation_space = get_obs_shape
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from proximo.envs.env_pool import make_env_pool_atari
-from proximo.envs.frame_stack import VecFrameStack
+from proximo.envs.adapters.env_pool import make_env_pool_atari
 from proximo.envs.make import make_atari_env as make_house_atari_env
+from proximo.envs.vector.frame_stack import VecFrameStack
 from proximo.rllte.env.utils import worker_options
 from proximo.rllte.env.vec_env import TorchVecEnv
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from proximo.envs.frame_stack import VecFrameStack
 from proximo.envs.make import make_vec_env
-from proximo.envs.minigrid import wrap_minigrid
-from proximo.envs.transpose import VecTransposeImage
+from proximo.envs.vector.frame_stack import VecFrameStack
+from proximo.envs.vector.transpose import VecTransposeImage
+from proximo.envs.wrappers.minigrid import wrap_minigrid
 from proximo.rllte.env.utils import worker_options
 from proximo.rllte.env.vec_env import TorchVecEnv
 
@@ -24,7 +24,7 @@ def make_minigrid_env(
 ) -> TorchVecEnv:
     """The whole grid as an image [env, 3 · frame_stack, width, height] uint8, or what the agent sees.
 
-    See :func:`proximo.envs.minigrid.wrap_minigrid`; only the image is stacked.
+    See :func:`proximo.envs.wrappers.minigrid.wrap_minigrid`; only the image is stacked.
     """
     vec_env = make_vec_env(
         env_id,

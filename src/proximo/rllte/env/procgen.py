@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from proximo.envs.procgen import make_procgen_env as make_house_procgen_env
+from proximo.envs.adapters.procgen import make_procgen_env as make_house_procgen_env
 from proximo.rllte.env.vec_env import TorchVecEnv
 
 
@@ -18,7 +18,7 @@ def make_procgen_env(
     start_level: int = 0,
     distribution_mode: str = "easy",
 ) -> TorchVecEnv:
-    """Images [env, 3, 64, 64] uint8 and normalised rewards, see :func:`proximo.envs.procgen.make_procgen_env`."""
+    """Images [env, 3, 64, 64] uint8 and normalised rewards, as of :func:`proximo.envs.make_procgen_env`."""
     games = make_house_procgen_env(env_id, num_envs, seed, num_levels, start_level, distribution_mode, gamma)
     return TorchVecEnv(games, device)
 

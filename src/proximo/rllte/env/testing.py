@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from proximo.data import Info
-from proximo.envs.testing import BitFlippingEnv
+from proximo.envs.testing.environments import BitFlippingEnv
 from proximo.errors import near_matches
 from proximo.functional.spaces import Space
 from proximo.rllte.env.utils import make_rllte_env
@@ -114,7 +114,7 @@ def make_bitflipping_env(
     image_obs_space: bool = False,
     channel_first: bool = True,
 ) -> TorchVecEnv:
-    """Bits to flip until all are one, see :class:`proximo.envs.testing.BitFlippingEnv`; ``env_id`` has one value."""
+    """Bits to flip until all are one, ``BitFlippingEnv`` of ``proximo.envs.testing``; ``env_id`` has one value."""
     settings = {
         "n_bits": n_bits,
         "continuous": continuous,

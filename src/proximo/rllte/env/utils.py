@@ -10,7 +10,7 @@ import gymnasium as gym
 import torch
 
 from proximo.envs.make import make_vec_env
-from proximo.envs.subproc import SubprocVecEnv
+from proximo.envs.workers.subproc import SubprocVecEnv
 from proximo.rllte.env.vec_env import TorchVecEnv
 
 

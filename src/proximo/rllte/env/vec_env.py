@@ -10,8 +10,8 @@ import torch
 from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays, TensorObservation
-from proximo.envs.adapters import as_vec_env
-from proximo.envs.vec_env import AUTORESET_KEY, VecEnv, copy_observation
+from proximo.envs.adapters.as_vec_env import as_vec_env
+from proximo.envs.vector.vec_env import AUTORESET_KEY, VecEnv, copy_observation
 
 
 class TorchVecEnv:

@@ -1,7 +1,8 @@
-"""rllte's evaluation toolkit, computed by :mod:`proximo.training.aggregates`."""
+"""rllte's evaluation toolkit, computed by :mod:`proximo.analysis.aggregates`."""
 
 from __future__ import annotations
 
+from proximo.analysis.aggregates import min_max_normalize
 from proximo.rllte.evaluation.comparison import Comparison
 from proximo.rllte.evaluation.performance import Performance
 from proximo.rllte.evaluation.visualization import (
@@ -10,7 +11,6 @@ from proximo.rllte.evaluation.visualization import (
     plot_probability_improvement,
     plot_sample_efficiency_curve,
 )
-from proximo.training.aggregates import min_max_normalize
 
 __all__ = [
     "Comparison",

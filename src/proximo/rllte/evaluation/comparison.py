@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proximo.training import aggregates
+from proximo.analysis import aggregates
 
 
 class Comparison:

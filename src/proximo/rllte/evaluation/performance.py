@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proximo.training import aggregates
+from proximo.analysis import aggregates
 
 Numbers: TypeAlias = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from proximo.analysis import aggregate_plots
 from proximo.errors import near_matches
-from proximo.training import aggregate_plots
 
 Plot = Callable[..., tuple[Any, Any]]
 

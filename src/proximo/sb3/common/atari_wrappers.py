@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proximo.envs.atari import (
+from proximo.envs.wrappers.atari import (
     AtariWrapper,
     ClipRewardEnv,
     EpisodicLifeEnv,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proximo.functional.distributions import (
+from proximo.networks.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
     DiagGaussianDistribution,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from proximo.training.evaluation import evaluate_policy
+from proximo.analysis.evaluation import evaluate_policy
 
 __all__ = ["evaluate_policy"]

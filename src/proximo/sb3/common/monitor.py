@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from proximo.envs import Monitor, ResultsWriter, get_monitor_files, load_results
-from proximo.envs.monitor import LoadMonitorResultsError
+from proximo.envs.wrappers.monitor import LoadMonitorResultsError
 
 __all__ = ["LoadMonitorResultsError", "Monitor", "ResultsWriter", "get_monitor_files", "load_results"]

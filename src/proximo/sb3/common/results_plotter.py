@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from proximo.envs import load_results
-from proximo.training.plotting import (
+from proximo.analysis.plotting import (
     EPISODES_WINDOW,
     POSSIBLE_X_AXES,
     X_EPISODES,
@@ -15,6 +14,7 @@ from proximo.training.plotting import (
     ts2xy,
     window_func,
 )
+from proximo.envs import load_results
 
 __all__ = [
     "EPISODES_WINDOW",

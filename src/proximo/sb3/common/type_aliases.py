@@ -8,13 +8,13 @@ from typing import Any, SupportsFloat, TypeAlias
 import gymnasium as gym
 import torch
 
+from proximo.analysis.evaluation import Predictor as PolicyPredictor
 from proximo.data import Array, Schedule
 from proximo.data import Minibatch as DictRolloutBufferSamples
 from proximo.data import Minibatch as RolloutBufferSamples
 from proximo.data import TensorObservation as PyTorchObs
 from proximo.envs import VecEnv
 from proximo.training.callbacks import BaseCallback
-from proximo.training.evaluation import Predictor as PolicyPredictor
 
 GymEnv: TypeAlias = gym.Env[Any, Any] | VecEnv
 GymObs: TypeAlias = tuple[Any, ...] | dict[str, Any] | Array | int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from proximo.agents.checks import check_for_correct_spaces
 from proximo.agents.on_policy import set_random_seed
 from proximo.functional.schedules import (
     ConstantSchedule,
@@ -12,7 +11,7 @@ from proximo.functional.schedules import (
     get_linear_fn,
     get_schedule_fn,
 )
-from proximo.functional.spaces import is_vectorized_observation, obs_as_tensor
+from proximo.functional.spaces import check_for_correct_spaces, is_vectorized_observation, obs_as_tensor
 from proximo.functional.spaces import is_vectorized_observation as is_vectorized_box_observation
 from proximo.functional.spaces import is_vectorized_observation as is_vectorized_dict_observation
 from proximo.functional.spaces import is_vectorized_observation as is_vectorized_discrete_observation

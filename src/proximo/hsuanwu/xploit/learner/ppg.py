@@ -10,7 +10,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from proximo.backends.torch_autograd import TorchBackend
+from proximo.backends.torch_backend import TorchBackend
+from proximo.config import PPGConfig
 from proximo.data import Metrics
 from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import Space
@@ -25,7 +26,6 @@ from proximo.networks.actor_critic import get_device
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.rllte.common.prototype.base_agent import output_width
 from proximo.rollout.phase import PhaseBuffer
-from proximo.training.config import PPGConfig
 
 DISTRIBUTIONS: dict[type[Any], type[Any]] = {
     spaces.Discrete: distributions.Categorical,

@@ -12,14 +12,13 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from proximo.agents.checks import check_for_correct_spaces
 from proximo.agents.on_policy import set_random_seed
 from proximo.data import Metrics
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.trees import join, split
-from proximo.functional.spaces import Space, obs_as_tensor, preprocess_obs
+from proximo.functional.spaces import Space, check_for_correct_spaces, obs_as_tensor, preprocess_obs
 from proximo.networks.actor_critic import get_device
 from proximo.networks.published_encoders import BaseEncoder
 from proximo.rllte.common.preprocessing import process_action_space, process_observation_space

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from proximo.analysis.evaluation import evaluate
 from proximo.backends.choice import make_backend
 from proximo.backends.fused import FusedBackend
-from proximo.backends.torch_autograd import TorchBackend
+from proximo.backends.torch_backend import TorchBackend
 from proximo.data import Info, Metrics, Observation, Rollout
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.rllte.common.acting import PlainPolicyBackend
@@ -25,8 +26,7 @@ from proximo.rllte.xploit.storage.rollout_storage import StorageBatches, Vanilla
 from proximo.rllte.xplore.shaping import IntrinsicReward
 from proximo.rollout.collector import Collector
 from proximo.rollout.storage import RolloutBuffer
-from proximo.training.evaluation import evaluate
-from proximo.training.freed_memory import freed_memory_kept
+from proximo.training.allocator import freed_memory_kept
 from proximo.training.loggers import Logger, configure
 
 EPISODES = 10  # whose mean return and length are logged

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from proximo.data import TensorObservation
-from proximo.functional.distributions import Distribution
 from proximo.functional.schedules import ConstantSchedule
 from proximo.functional.spaces import Space, counted_from_zero, preprocess_obs
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.distributions import Distribution
 from proximo.networks.published_encoders import BaseEncoder
 from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rllte.xploit.policy.network import ACTIVATION, EncoderPolicy, PhasicEncoderPolicy, head_layers

@@ -8,7 +8,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from proximo.functional.distributions import (
+from proximo.functional.spaces import Space, get_action_dim
+from proximo.networks.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
     DiagGaussianDistribution,
@@ -17,7 +18,6 @@ from proximo.functional.distributions import (
     SquashedDiagGaussianDistribution,
     sum_independent_dims,
 )
-from proximo.functional.spaces import Space, get_action_dim
 from proximo.rllte.xplore import distribution as rllte
 
 STANDARD: dict[type[Any], type[Any]] = {

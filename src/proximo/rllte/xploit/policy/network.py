@@ -8,8 +8,8 @@ from typing import Any
 from torch import nn
 
 from proximo.data import Schedule
-from proximo.functional.distributions import Distribution, SquashedDiagGaussianDistribution
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.distributions import Distribution, SquashedDiagGaussianDistribution
 from proximo.networks.encoders import BaseFeaturesExtractor, FlattenExtractor
 from proximo.networks.phasic import PhasicPolicy
 from proximo.networks.published_encoders import BaseEncoder, IdentityEncoder

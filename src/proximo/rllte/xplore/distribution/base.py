@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution as TorchDistribution
 from torch.distributions import register_kl
 
-from proximo.functional.distributions import Distribution, kl_divergence
+from proximo.networks.distributions import Distribution, kl_divergence
 
 
 class BaseDistribution(TorchDistribution):
@@ -38,7 +38,7 @@ class BaseDistribution(TorchDistribution):
 
     @property
     def inner(self) -> Any:
-        """The distribution of :mod:`proximo.functional.distributions` that does the arithmetic."""
+        """The distribution of :mod:`proximo.networks.distributions` that does the arithmetic."""
         if self._inner is None:
             raise ValueError(f"{type(self).__name__} has no parameters yet; call it with those of a batch first")
         return self._inner

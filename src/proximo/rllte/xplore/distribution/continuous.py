@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proximo.functional.distributions import (
+from proximo.networks.distributions import (
     DiagGaussianDistribution,
     Distribution,
     SquashedDiagGaussianDistribution,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from proximo.functional.distributions import (
+from proximo.networks.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
     Distribution,

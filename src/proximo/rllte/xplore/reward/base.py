@@ -12,7 +12,6 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from proximo.errors import NonFiniteError, near_matches
-from proximo.functional.distributions import make_proba_distribution
 from proximo.functional.spaces import (
     counted_from_zero,
     get_action_dim,
@@ -21,6 +20,7 @@ from proximo.functional.spaces import (
     preprocess_obs,
 )
 from proximo.functional.statistics import RunningMeanStd
+from proximo.networks.distributions import make_proba_distribution
 
 Samples = Mapping[str, Tensor]
 SAMPLE_KEYS = ("observations", "actions", "rewards", "terminateds", "truncateds", "next_observations")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proximo.envs import CloudpickleWrapper, VecEnv, VecEnvWrapper, tile_images
-from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 __all__ = [
     "CloudpickleWrapper",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from proximo.envs.dummy import require_gymnasium_env as _patch_env
+from proximo.envs.vector.dummy import require_gymnasium_env as _patch_env
 
 __all__ = ["_patch_env"]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from proximo.envs import SubprocVecEnv
-from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 __all__ = ["SubprocVecEnv", "VecEnvIndices", "VecEnvObs", "VecEnvStepReturn"]

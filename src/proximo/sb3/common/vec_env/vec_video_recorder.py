@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from proximo.envs import VecVideoRecorder
-from proximo.envs.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 __all__ = ["VecEnvIndices", "VecEnvObs", "VecEnvStepReturn", "VecVideoRecorder"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proximo.envs.testing import (
+from proximo.envs.testing.environments import (
     InvalidActionEnvDiscrete,
     InvalidActionEnvMultiBinary,
     InvalidActionEnvMultiDiscrete,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proximo.functional.distributions import CategoricalDistribution as MaskableCategoricalDistribution
-from proximo.functional.distributions import Distribution, MaskableBernoulliDistribution
-from proximo.functional.distributions import Distribution as MaskableDistribution
-from proximo.functional.distributions import MultiCategoricalDistribution as MaskableMultiCategoricalDistribution
-from proximo.functional.distributions.masked import MaskableCategorical, MaybeMasks, make_masked_proba_distribution
+from proximo.networks.distributions import CategoricalDistribution as MaskableCategoricalDistribution
+from proximo.networks.distributions import Distribution, MaskableBernoulliDistribution
+from proximo.networks.distributions import Distribution as MaskableDistribution
+from proximo.networks.distributions import MultiCategoricalDistribution as MaskableMultiCategoricalDistribution
+from proximo.networks.distributions.masked import MaskableCategorical, MaybeMasks, make_masked_proba_distribution
 
 __all__ = [
     "Distribution",

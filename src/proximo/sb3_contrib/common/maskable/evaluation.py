@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proximo.envs.action_masker import get_action_masks, is_masking_supported
-from proximo.training.evaluation import evaluate_masked_policy as evaluate_policy
+from proximo.analysis.evaluation import evaluate_masked_policy as evaluate_policy
+from proximo.envs.wrappers.action_masker import get_action_masks, is_masking_supported
 
 __all__ = ["evaluate_policy", "get_action_masks", "is_masking_supported"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proximo.envs.action_masker import ActionMasker
-from proximo.envs.time_feature import TimeFeatureWrapper
+from proximo.envs.wrappers.action_masker import ActionMasker
+from proximo.envs.wrappers.time_feature import TimeFeatureWrapper
 
 __all__ = ["ActionMasker", "TimeFeatureWrapper"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from proximo.envs.action_masker import ActionMasker
+from proximo.envs.wrappers.action_masker import ActionMasker
 
 __all__ = ["ActionMasker"]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from proximo.data import Observation as TimeFeatureObs
-from proximo.envs.time_feature import TimeFeatureWrapper
+from proximo.envs.wrappers.time_feature import TimeFeatureWrapper
 
 __all__ = ["TimeFeatureObs", "TimeFeatureWrapper"]

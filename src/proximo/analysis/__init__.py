@@ -1,0 +1,1 @@
+"""How good it is: evaluation, aggregates over runs and tasks, plots."""

@@ -1,0 +1,254 @@
+"""Pictures of learning: episode returns from monitor files, and curves with intervals over seeds from run folders."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import os
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proximo.data import Array
+from proximo.envs.wrappers.monitor import load_results
+from proximo.errors import near_matches
+from proximo.functional.statistics import mean_interval
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+X_TIMESTEPS = "timesteps"
+X_EPISODES = "episodes"
+X_WALLTIME = "walltime_hrs"
+POSSIBLE_X_AXES = [X_TIMESTEPS, X_EPISODES, X_WALLTIME]
+EPISODES_WINDOW = 100
+
+# Okabe and Ito's palette: told apart with every common kind of colour vision, black left for text
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#5F5F5F")
+
+LEGEND_WIDTH = 72  # characters
+LEGEND_LINES_WITHIN = 6
+
+_LABELS = {
+    "time/total_timesteps": "environment steps",
+    "time/time_elapsed": "seconds",
+    "time/iterations": "iterations",
+    "rollout/ep_rew_mean": "mean episode return",
+    "rollout/ep_len_mean": "mean episode length",
+    "rollout/success_rate": "success rate",
+    "eval/mean_reward": "evaluation return",
+}
+
+
+def rolling_window(array: Array, window: int) -> Array:
+    """Every ``window`` neighbours along the last axis, as a read-only view.
+
+    >>> rolling_window(np.array([1, 2, 3, 4]), 3)
+    array([[1, 2, 3],
+           [2, 3, 4]])
+    """
+    return np.lib.stride_tricks.sliding_window_view(array, window, axis=-1)
+
+
+def window_func(var_1: Array, var_2: Array, window: int, func: Callable[..., Array]) -> tuple[Array, Array]:
+    """``func`` (such as ``np.mean``) over a rolling window of ``var_2``, beside the last ``var_1`` of each window."""
+    return var_1[window - 1 :], func(rolling_window(var_2, window), axis=-1)
+
+
+def ts2xy(data_frame: pandas.DataFrame, x_axis: str) -> tuple[Array, Array]:
+    """Episode returns of a monitor's data frame (columns r, l, t) over steps, episodes or hours."""
+    axes: dict[str, Callable[[], Array]] = {
+        X_TIMESTEPS: lambda: np.cumsum(data_frame.l.values),
+        X_EPISODES: lambda: np.arange(len(data_frame)),
+        X_WALLTIME: lambda: data_frame.t.values / 3600.0,
+    }
+    if x_axis not in axes:
+        raise NotImplementedError(f"{x_axis!r} is no x axis; {near_matches(x_axis, POSSIBLE_X_AXES)}")
+    return axes[x_axis](), data_frame.r.values
+
+
+def plot_curves(
+    xy_list: Sequence[tuple[Array, Array]], x_axis: str, title: str, figsize: tuple[float, float] = (8, 2)
+) -> None:
+    """Draw returns as dots, and as a line their mean over ``EPISODES_WINDOW`` episodes, into a pyplot figure."""
+    from matplotlib import pyplot
+
+    pyplot.figure(title, figsize=figsize)
+    for x, y in xy_list:
+        dots = pyplot.scatter(x, y, s=2, alpha=0.6)
+        if len(x) >= EPISODES_WINDOW:
+            pyplot.plot(*window_func(x, y, EPISODES_WINDOW, np.mean), color=dots.get_facecolor()[0], alpha=1.0)
+    pyplot.xlim(0, max(x[-1] for x, _ in xy_list))
+    pyplot.title(title)
+    pyplot.xlabel(x_axis)
+    pyplot.ylabel("Episode Rewards")
+    pyplot.tight_layout()
+
+
+def plot_results(
+    dirs: Sequence[str],
+    num_timesteps: int | None,
+    x_axis: str,
+    task_name: str,
+    figsize: tuple[float, float] = (8, 2),
+) -> None:
+    """Draw the monitor files of each folder, up to ``num_timesteps``, into one pyplot figure."""
+    frames = [load_results(folder) for folder in dirs]
+    if num_timesteps is not None:
+        frames = [frame[frame.l.cumsum() <= num_timesteps] for frame in frames]
+    plot_curves([ts2xy(frame, x_axis) for frame in frames], x_axis, task_name, figsize)
+
+
+def read_curve(run: str | os.PathLike[str], x: str, y: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Columns ``x`` and ``y`` of a run's ``progress.csv`` (or ``progress.json``), where both are finite numbers.
+
+    ``run`` is the run folder or the file.
+    """
+    path = _progress_file(Path(run))
+    rows = _read_rows(path)
+    known = {key for row in rows for key in row}
+    for key in (x, y):
+        if key not in known:
+            raise ValueError(f"{path} has no column {key!r}; {near_matches(key, known)}")
+    points = [(_number(row.get(x)), _number(row.get(y))) for row in rows]
+    finite = sorted({point[0]: point for point in points if np.isfinite(point).all()}.values())
+    if not finite:
+        raise ValueError(f"{path} has no row in which both {x!r} and {y!r} are numbers")
+    columns = np.array(finite, np.float64)
+    return columns[:, 0], columns[:, 1]
+
+
+def plot_learning_curves(
+    runs: Mapping[str, Sequence[str | os.PathLike[str]]],
+    path: str | os.PathLike[str],
+    x: str = "time/total_timesteps",
+    y: str = "rollout/ep_rew_mean",
+    title: str | None = None,
+) -> Path:
+    """Draw one line per label, the mean over its runs (seeds) with its 95 % interval, to an image file.
+
+    ``runs`` maps a label to run folders or progress files; ``x`` and ``y`` are column names. A line ends where the
+    shortest of its runs ends.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if not runs or not all(runs.values()):
+        raise ValueError(f"nothing to plot: every label needs at least one run folder, got {dict(runs)}")
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    curves = {label: [read_curve(folder, x, y) for folder in folders] for label, folders in runs.items()}
+    label_is_title = title is None and len(runs) == 1
+    for (label, seeds), colour in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
+        _draw_with_interval(axes, seeds, "" if label_is_title else f"{label}, ", colour)
+    drawn = [curve for seeds in curves.values() for curve in seeds]
+    if any(len(steps) > 1 for steps, _ in drawn):  # where all is one point, its interval is what there is to see
+        _limit_to_data(axes, np.concatenate([values for _, values in drawn]))
+    _dress(axes, x, y, title or (next(iter(runs)) if label_is_title else _heading(y)))
+    target = Path(path)
+    if not target.suffix:
+        target = target.with_suffix(".png")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=200)
+    return target
+
+
+def _draw_with_interval(axes: Axes, curves: Sequence[tuple[Array, Array]], label: str, colour: str) -> None:
+    grid, mean, low, high = average_curves(curves)
+    is_point = len(grid) == 1
+    seeds = f"mean of {len(curves)} seeds with 95 % interval" if len(curves) > 1 else "one seed"
+    text = textwrap.fill(label + seeds, LEGEND_WIDTH)
+    axes.plot(grid, mean, color=colour, linewidth=1.8, marker="o" if is_point else "", label=text)
+    if len(curves) > 1 and is_point:
+        axes.errorbar(grid, mean, yerr=[mean - low, high - mean], color=colour, capsize=4)
+    elif len(curves) > 1:
+        axes.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _limit_to_data(axes: Axes, values: Array) -> None:
+    """Let the interval of two seeds, many times wider than their difference, leave the picture rather than rule it."""
+    bottom, top = axes.get_ylim()
+    margin = 0.25 * (values.max() - values.min())
+    if margin > 0:
+        axes.set_ylim(max(bottom, values.min() - margin), min(top, values.max() + margin))
+
+
+def average_curves(
+    curves: Sequence[tuple[Array, Array]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Grid of x, and mean, lower and upper 95 % bound of y there: ``[point]`` each.
+
+    The grid has every x of the runs within the range that all of them cover; between its points a run is linear.
+    """
+    start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    if start > end:
+        raise ValueError(f"the runs share no range of x: one starts at {start:g}, another ends at {end:g}")
+    grid = np.unique(np.concatenate([x[(x >= start) & (x <= end)] for x, _ in curves]))
+    values = np.array([np.interp(grid, x, y) for x, y in curves])  # [run, point]
+    intervals = np.array([mean_interval(column) for column in values.T])  # [point, (mean, low, high)]
+    return grid, intervals[:, 0], intervals[:, 1], intervals[:, 2]
+
+
+def _heading(column: str) -> str:
+    """A column's name as a title; only words of ours get a capital letter."""
+    return _LABELS[column].capitalize() if column in _LABELS else column
+
+
+def _dress(axes: Axes, x: str, y: str, title: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    axes.set_title("\n".join(textwrap.wrap(title, 72)), loc="left", fontsize=12, fontweight="bold")
+    axes.set_xlabel(_LABELS.get(x, x))
+    axes.set_ylabel(_LABELS.get(y, y))
+    axes.margins(x=0.01)
+    if max(map(abs, axes.get_xlim())) >= 1000:  # below, it would write 0.5 as 500m
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
+    axes.grid(color="#D9D9D9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    _add_legend(axes)
+
+
+def _add_legend(axes: Axes) -> None:
+    """Within the axes; a long legend would hide the curves and goes below them, where the picture grows for it."""
+    lines = sum(1 + label.count("\n") for label in axes.get_legend_handles_labels()[1])
+    if lines <= LEGEND_LINES_WITHIN:
+        axes.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none")
+        return
+    figure: Any = axes.figure
+    figure.set_figheight(figure.get_figheight() + 0.2 * lines)
+    figure.legend(loc="outside lower left", frameon=False)
+
+
+def _progress_file(run: Path) -> Path:
+    candidates = [run / "progress.csv", run / "progress.json"] if run.is_dir() else [run]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise FileNotFoundError(f"{run} is no run: expected a folder with progress.csv or progress.json, or such a file")
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        if path.suffix == ".csv":
+            return list(csv.DictReader(file))
+        return [json.loads(line) for line in _non_empty(file)]
+
+
+def _non_empty(lines: Iterable[str]) -> Iterable[str]:
+    return (line for line in lines if line.strip())
+
+
+def _number(text: Any) -> float:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return math.nan

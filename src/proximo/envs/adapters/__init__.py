@@ -1,0 +1,1 @@
+"""Everything that can be stepped, as a vector environment."""

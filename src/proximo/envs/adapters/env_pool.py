@@ -1,0 +1,63 @@
+"""EnvPool's environments, stepped by its own threads, as vector environments of the house."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from proximo.data import Observation, StepArrays
+from proximo.envs.adapters.as_vec_env import as_vec_env
+from proximo.envs.vector.vec_env import StepTransform, VecEnv
+from proximo.errors import MissingExtraError, near_matches
+
+
+def make_env_pool(task_id: str, num_envs: int = 1, seed: int = 0, *, extra: str = "envpool", **settings: Any) -> VecEnv:
+    """``num_envs`` environments of EnvPool's ``task_id``, seeded here once; ``settings`` go to ``envpool.make``.
+
+    ``extra`` is what an error names when EnvPool is not installed.
+    """
+    if num_envs < 1:
+        raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+    try:
+        import envpool
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("envpool", extra, f"the environment {task_id!r}") from error
+    known = envpool.list_all_envs()
+    if task_id not in known:
+        raise ValueError(f"EnvPool has no environment {task_id!r}: {near_matches(task_id, known)}")
+    return as_vec_env(envpool.make(task_id, env_type="gymnasium", num_envs=num_envs, seed=seed, **settings))
+
+
+def make_env_pool_atari(task_id: str, num_envs: int = 8, seed: int = 0, **settings: Any) -> VecEnv:
+    """Atari from EnvPool with the usual preprocessing: a lost life ends an episode, rewards are shown by their sign.
+
+    As with :func:`proximo.envs.make_atari_env`, ``episode`` in the infos reports whole games with the game's rewards.
+    """
+    return VecWholeGames(make_env_pool(task_id, num_envs, seed, **{"episodic_life": True, **settings}))
+
+
+class VecWholeGames(StepTransform):
+    """Show rewards by their sign, and report an episode only where EnvPool says that a game is over, not a life."""
+
+    def __init__(self, venv: VecEnv) -> None:
+        super().__init__(venv)
+        self._returns = np.zeros(self.num_envs)
+        self._lengths = np.zeros(self.num_envs, np.int64)
+
+    def reset(self) -> Observation:
+        self._returns[:] = 0.0
+        self._lengths[:] = 0
+        return self.venv.reset()
+
+    def transform(self, step: StepArrays) -> StepArrays:
+        for index, info in step.infos.items():
+            life = info.pop("episode")
+            self._returns[index] += life["r"]
+            self._lengths[index] += life["l"]
+            if info["terminated"] or step.truncated[index]:  # the info tells of the game, the flag of the life
+                totals = {"r": float(self._returns[index]), "l": int(self._lengths[index])}
+                info["episode"] = {**life, **totals}
+                self._returns[index] = 0.0
+                self._lengths[index] = 0
+        return step._replace(rewards=np.sign(step.rewards))

@@ -1,0 +1,1 @@
+"""The state of environments as plain data, for exact checkpoints."""

@@ -1,0 +1,351 @@
+"""Running normalisation of observations and rewards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from proximo.data import Array, Observation, StepArrays
+from proximo.envs.vector.normalize_kernels import Kernels, kernels_if_cheap
+from proximo.envs.vector.vec_env import (
+    StepTransform,
+    VecEnv,
+    VecEnvWrapper,
+    copy_observation,
+    map_final_observations,
+    unwrap_vec_wrapper,
+)
+from proximo.errors import near_matches
+from proximo.functional.spaces import is_image_space
+from proximo.functional.statistics import RunningMeanStd
+
+
+class VecNormalize(StepTransform):
+    """Show observations with mean 0 and variance 1, and rewards divided by the deviation of their discounted sum.
+
+    observation → clip((observation − mean) / √(variance + ε), ±clip_obs);
+    reward → clip(reward / √(variance of returns + ε), ±clip_reward), where returns ← γ · returns + reward.
+    Statistics are taken in while ``training`` is True; set it to False (and ``norm_reward`` too) to evaluate.
+    Of a ``Dict`` space, ``norm_obs_keys`` (all, if None) are normalised.
+    """
+
+    obs_rms: RunningMeanStd | dict[str, RunningMeanStd]
+    old_obs: Observation
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        training: bool = True,
+        norm_obs: bool = True,
+        norm_reward: bool = True,
+        clip_obs: float = 10.0,
+        clip_reward: float = 10.0,
+        gamma: float = 0.99,
+        epsilon: float = 1e-8,
+        norm_obs_keys: list[str] | None = None,
+    ) -> None:
+        super().__init__(venv)
+        self.training = training
+        self.norm_obs = norm_obs
+        self.norm_reward = norm_reward
+        self.clip_obs = clip_obs
+        self.clip_reward = clip_reward
+        self.gamma = gamma
+        self.epsilon = epsilon
+        self.norm_obs_keys = norm_obs_keys
+        if norm_obs:
+            self._prepare_observations()
+        self.ret_rms = RunningMeanStd(shape=())
+        self.returns = np.zeros(self.num_envs)
+        self.old_reward: Array = np.array([])
+
+    def _prepare_observations(self) -> None:
+        """Check the spaces, make their statistics, and show normalised images as what they are: floats."""
+        space = self.observation_space
+        if isinstance(space, spaces.Box):
+            if self.norm_obs_keys is not None:
+                raise ValueError(
+                    f"norm_obs_keys={self.norm_obs_keys} needs a Dict observation space, this one is {space}"
+                )
+            self.obs_rms = RunningMeanStd(shape=space.shape)
+            self.observation_space = self._shown_space(space)
+        elif isinstance(space, spaces.Dict):
+            if self.norm_obs_keys is None:
+                self.norm_obs_keys = list(space.spaces)
+            parts = {key: _box_of(space, key) for key in self.norm_obs_keys}
+            self.obs_rms = {key: RunningMeanStd(shape=part.shape) for key, part in parts.items()}
+            shown = {key: self._shown_space(part) for key, part in parts.items()}
+            self.observation_space = spaces.Dict({**space.spaces, **shown})
+        else:
+            raise ValueError(
+                f"VecNormalize normalises Box observations or a Dict of them, got {space}; set norm_obs=False"
+            )
+
+    def _shown_space(self, space: spaces.Box) -> spaces.Box:
+        # only images are marked: other bounds stay as they are, since saved policies hold them
+        if not is_image_space(space):
+            return space
+        return spaces.Box(-self.clip_obs, self.clip_obs, space.shape, dtype=np.float32)
+
+    def reset(self) -> Observation:
+        observations = self.venv.reset()
+        self.old_obs = observations
+        self.returns = np.zeros(self.num_envs)
+        return self._take_in_observations(observations)
+
+    def transform(self, step: StepArrays) -> StepArrays:
+        self.old_obs, self.old_reward = step.observations, step.rewards
+        observations = self._take_in_observations(step.observations)
+        if self.training:
+            if step.valid is None:
+                self._update_reward(step.rewards)
+            else:
+                self._update_reward(step.rewards, step.valid)
+        rewards = self.normalize_reward(step.rewards)
+        if not step.infos:
+            return step._replace(observations=observations, rewards=rewards)
+        self.returns[list(step.infos)] = 0.0
+        final_observations = map_final_observations(step, self.normalize_obs)
+        return step._replace(observations=observations, rewards=rewards, final_observations=final_observations)
+
+    def _take_in_observations(self, observations: Observation) -> Observation:
+        """Update the statistics while training, and normalise by them."""
+        if not self.norm_obs:
+            return self.normalize_obs(observations)
+        if not isinstance(observations, dict) and (kernels := self._kernels_for(observations)) is not None:
+            return self._take_in_compiled(kernels, observations)
+        if self.training:
+            self._each(lambda part, statistics: update_statistics(statistics, part), observations)
+        return self.normalize_obs(observations)
+
+    def _kernels_for(self, observations: Array) -> Kernels | None:
+        # of a single feature NumPy sums the batch in another order than the kernel; a subclass may normalise otherwise
+        fits = observations.dtype == np.float32 and observations.ndim == 2 and observations.shape[1] > 1
+        return kernels_if_cheap() if fits and type(self).normalize_obs is VecNormalize.normalize_obs else None
+
+    def _take_in_compiled(self, kernels: Kernels, observations: Array) -> Array:
+        statistics: RunningMeanStd = self.obs_rms  # type: ignore[assignment]
+        normalised = np.empty(observations.shape, np.float32)
+        mean, var = np.array(statistics.mean, np.float64), np.array(statistics.var, np.float64)
+        count = float(statistics.count)
+        batch = np.ascontiguousarray(observations)
+        learns = self.training and is_finite(batch)
+        kernels.observations(batch, mean, var, count, self.epsilon, self.clip_obs, learns, normalised)
+        if learns:
+            statistics.mean, statistics.var, statistics.count = mean, var, count + len(observations)
+        return normalised
+
+    def _update_reward(self, reward: Array, valid: Array | None = None) -> None:
+        if not is_finite(reward):
+            reward = np.where(np.isfinite(reward), reward, 0.0)
+        self.returns = self.returns * self.gamma + reward
+        returns = self.returns if valid is None else self.returns[valid]
+        statistics, kernels = self.ret_rms, kernels_if_cheap()
+        if kernels is None or len(returns) == 0:
+            update_statistics(statistics, returns)
+        else:
+            mean, var = kernels.rewards(returns, float(statistics.mean), float(statistics.var), statistics.count)
+            statistics.mean, statistics.var = np.float64(mean), np.float64(var)  # type: ignore[assignment]
+            statistics.count += len(returns)
+
+    def normalize_obs(self, obs: Observation) -> Observation:
+        """Normalised copy of observations, with or without the env axis; leaves the statistics alone."""
+        return self._each(self._normalize, obs) if self.norm_obs else deepcopy(obs)
+
+    def _each(self, function: Callable[[Array, RunningMeanStd], Any], obs: Observation) -> Any:
+        """Apply ``function`` to the normalised parts of an observation; of the others, give copies."""
+        if isinstance(obs, dict) and isinstance(self.obs_rms, dict):
+            statistics = self.obs_rms
+            return {
+                key: function(part, statistics[key]) if key in statistics else deepcopy(part)
+                for key, part in obs.items()
+            }
+        return function(obs, self.obs_rms)  # type: ignore[arg-type]
+
+    def _normalize(self, values: Array, statistics: RunningMeanStd) -> Array:
+        scaled = np.asarray(np.subtract(values, statistics.mean, dtype=np.float64))
+        scaled /= np.sqrt(statistics.var + self.epsilon)
+        np.minimum(scaled, self.clip_obs, out=scaled)
+        np.maximum(scaled, -self.clip_obs, out=scaled)
+        return scaled.astype(np.float32)
+
+    def normalize_reward(self, reward: Array) -> Array:
+        """Normalised rewards as float32; leaves the statistics alone."""
+        if self.norm_reward:
+            deviation = math.sqrt(float(self.ret_rms.var) + self.epsilon)
+            reward = np.asarray(np.true_divide(reward, deviation, dtype=np.float64))
+            np.minimum(reward, self.clip_reward, out=reward)
+            np.maximum(reward, -self.clip_reward, out=reward)
+        return reward.astype(np.float32)
+
+    def unnormalize_obs(self, obs: Observation) -> Observation:
+        """The observations that :meth:`normalize_obs` would show as ``obs`` (but for clipping)."""
+        return self._each(self._unnormalize, obs) if self.norm_obs else deepcopy(obs)
+
+    def _unnormalize(self, values: Array, statistics: RunningMeanStd) -> Array:
+        return values * np.sqrt(statistics.var + self.epsilon) + statistics.mean
+
+    def unnormalize_reward(self, reward: Array) -> Array:
+        return reward * np.sqrt(self.ret_rms.var + self.epsilon) if self.norm_reward else reward
+
+    def get_original_obs(self) -> Observation:
+        """The observations of the latest step or reset, as the environments gave them."""
+        return deepcopy(self.old_obs)
+
+    def get_original_reward(self) -> Array:
+        """The rewards of the latest step, as the environments gave them."""
+        return self.old_reward.copy()
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments as they stand now, in plain JSON values."""
+        names = ("training", "norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon", "norm_obs_keys")
+        return {name: getattr(self, name) for name in names}
+
+    def state(self) -> dict[str, Array]:
+        """All statistics as plain arrays: mean, variance and count by name, and the running returns."""
+        return {
+            f"{name}.{part}": np.asarray(getattr(statistics, part), np.float64)
+            for name, statistics in self._statistics().items()
+            for part in ("mean", "var", "count")
+        } | {"returns": self.returns.copy()}
+
+    def has_seen_nothing(self) -> bool:
+        """Whether nothing has been counted yet (counts start at a fraction, against division by zero)."""
+        return all(float(value) < 1.0 for name, value in self.state().items() if name.endswith(".count"))
+
+    def load_state(self, state: Mapping[str, Array | float]) -> None:
+        """Take over what :meth:`state` gave; running returns only if the number of environments is the same."""
+        mine = self.state()
+        if state.keys() - {"returns"} != mine.keys() - {"returns"}:
+            raise ValueError(
+                f"normalisation statistics {sorted(state)} do not fit this VecNormalize, which has {sorted(mine)}; "
+                "load them with the observation space and norm_obs settings they were taken with"
+            )
+        for name, statistics in self._statistics().items():
+            mean, var = (np.array(state[f"{name}.{part}"], np.float64) for part in ("mean", "var"))
+            if mean.shape != statistics.mean.shape or var.shape != statistics.var.shape:
+                raise ValueError(
+                    f"{name} has shape {mean.shape}, this VecNormalize's observations have {statistics.mean.shape}"
+                )
+            statistics.mean, statistics.var, statistics.count = mean, var, float(state[f"{name}.count"])
+        returns = np.array(state.get("returns", ()), np.float64)
+        if returns.shape == self.returns.shape:
+            self.returns = returns
+
+    def own_state(self) -> dict[str, Any]:
+        latest = {"old_obs": copy_observation(self.old_obs)} if "old_obs" in self.__dict__ else {}
+        return {"statistics": self.state(), "old_reward": self.old_reward.copy(), **latest}
+
+    def set_own_state(self, state: Mapping[str, Any]) -> None:
+        self.load_state(state["statistics"])
+        self.old_reward = np.array(state["old_reward"])
+        if "old_obs" in state:
+            self.old_obs = copy_observation(state["old_obs"])
+
+    def _statistics(self) -> dict[str, RunningMeanStd]:
+        """Every running statistic by its name in :meth:`state`."""
+        observations: dict[str, RunningMeanStd] = {}
+        if self.norm_obs:
+            by_key = self.obs_rms if isinstance(self.obs_rms, dict) else {"": self.obs_rms}
+            observations = {f"obs_rms/{key}" if key else "obs_rms": rms for key, rms in by_key.items()}
+        return {**observations, "ret_rms": self.ret_rms}
+
+    def save(self, save_path: str | Path) -> None:
+        """Write settings and statistics to a safetensors file (plain arrays, nothing pickled), replacing atomically."""
+        from proximo.files.normalizer_file import NormalizerFile, write_normalizer  # not needed to train
+
+        write_normalizer(Path(save_path), NormalizerFile(self.settings(), self.state()))
+
+    @staticmethod
+    def load(load_path: str | Path, venv: VecEnv) -> VecNormalize:
+        """Wrap ``venv`` with the settings and statistics of a file written by :meth:`save`.
+
+        Pickles of Stable-Baselines3's VecNormalize are read too, by a reader that runs nothing of them.
+        """
+        from proximo.files.normalizer_file import read_normalizer
+
+        settings, state = read_normalizer(Path(load_path))
+        normalised = VecNormalize(venv, **settings)
+        normalised.load_state(state)
+        return normalised
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("venv", "returns")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.venv = None  # type: ignore[assignment]
+
+    def set_venv(self, venv: VecEnv) -> None:
+        """Give an unpickled VecNormalize the environments it normalises."""
+        if self.venv is not None:
+            raise ValueError("this VecNormalize already wraps environments; make a new one, or VecNormalize.load(…)")
+        shape, given = self.observation_space.shape, venv.observation_space.shape
+        if shape != given:
+            raise ValueError(f"the statistics are of observations of shape {shape}, the environments give {given}")
+        self.venv = venv
+        self.num_envs = venv.num_envs
+        self.render_mode = venv.render_mode
+        self.returns = np.zeros(self.num_envs)
+
+
+def is_finite(batch: Array) -> bool:
+    return bool(np.isfinite(batch).all())
+
+
+def update_statistics(statistics: RunningMeanStd, batch: Array) -> None:
+    """``statistics.update(batch)`` to the last bit, at half its price for the small batches of a step."""
+    count = batch.shape[0]
+    if not is_finite(batch):
+        return  # one NaN would stay in the statistics for ever
+    if batch.dtype not in (np.float32, np.float64) or count == 0:
+        if count:
+            statistics.update(batch)
+        return
+    if count == 1:
+        statistics.update_from_moments(batch[0], batch[0] - batch[0], 1)
+        return
+    mean = np.add.reduce(batch, axis=0)
+    mean /= count
+    deviations = batch - mean
+    deviations *= deviations
+    variance = np.add.reduce(deviations, axis=0)
+    variance /= count
+    statistics.update_from_moments(mean, variance, count)
+
+
+def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
+    """The outermost ``VecNormalize`` around ``env``, or None."""
+    return unwrap_vec_wrapper(env, VecNormalize)
+
+
+def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
+    """Copy the statistics of each ``VecNormalize`` around ``env`` to the one in the same place around ``eval_env``."""
+    while isinstance(env, VecEnvWrapper):
+        if not isinstance(eval_env, VecEnvWrapper) or isinstance(env, VecNormalize) != isinstance(
+            eval_env, VecNormalize
+        ):
+            raise ValueError(
+                f"the evaluation environment has {type(eval_env).__name__} where the training environment has "
+                f"{type(env).__name__}; wrap both the same way"
+            )
+        if isinstance(env, VecNormalize) and isinstance(eval_env, VecNormalize):
+            if "obs_rms" in env.__dict__:
+                eval_env.obs_rms = deepcopy(env.obs_rms)
+            eval_env.ret_rms = env.ret_rms.copy()
+        env, eval_env = env.venv, eval_env.venv
+
+
+def _box_of(space: spaces.Dict, key: str) -> spaces.Box:
+    if key not in space.spaces:
+        raise ValueError(f"norm_obs_keys has {key!r}, which the observations lack: {near_matches(key, space.spaces)}")
+    part = space.spaces[key]
+    if not isinstance(part, spaces.Box):
+        raise ValueError(f"observation {key!r} is {part}, not a Box; name the keys to normalise in norm_obs_keys")
+    return part

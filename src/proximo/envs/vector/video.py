@@ -1,0 +1,102 @@
+"""Film the environments while they run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proximo.data import Array, Observation, StepArrays
+from proximo.envs.rendering import write_video
+from proximo.envs.vector.vec_env import StepTransform, VecEnv
+
+
+class VecVideoRecorder(StepTransform):
+    """Record ``video_length`` steps whenever ``record_video_trigger(step)`` says so, counting vector steps.
+
+    Files are ``<name_prefix>-step-<from>-to-step-<to>.mp4`` (``.gif`` without imageio-ffmpeg). The environments
+    must be made with ``render_mode="rgb_array"``; several are tiled in one picture. Close it to finish the last film.
+    """
+
+    video_name: str
+    video_path: str
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        video_folder: str | Path,
+        record_video_trigger: Callable[[int], bool],
+        video_length: int = 200,
+        name_prefix: str = "rl-video",
+    ) -> None:
+        super().__init__(venv)
+        if self.render_mode != "rgb_array":
+            raise ValueError(f"filming needs environments made with render_mode='rgb_array', not {self.render_mode!r}")
+        self.frames_per_sec = float(self._environment_metadata().get("render_fps", 30))
+        self.video_folder = str(Path(video_folder).absolute())
+        self.record_video_trigger = record_video_trigger
+        self.video_length = video_length
+        self.name_prefix = name_prefix
+        self.step_id = 0
+        self.recording = False
+        self.recorded_frames: list[Array] = []
+
+    def _environment_metadata(self) -> dict[str, Any]:
+        try:
+            return dict(self.venv.get_attr("metadata", 0)[0])
+        except AttributeError:
+            return self.venv.unwrapped.metadata
+
+    def reset(self) -> Observation:
+        observations = self.venv.reset()
+        if self.record_video_trigger(self.step_id):
+            self._start()
+        return observations
+
+    def transform(self, step: StepArrays) -> StepArrays:
+        self.step_id += 1
+        if self.recording:
+            self._capture()
+            if len(self.recorded_frames) > self.video_length:
+                self._finish()
+        elif self.record_video_trigger(self.step_id):
+            self._start()
+        return step
+
+    def _start(self) -> None:
+        self._finish()
+        last_step = self.step_id + self.video_length
+        self.video_name = f"{self.name_prefix}-step-{self.step_id}-to-step-{last_step}.mp4"
+        self.video_path = str(Path(self.video_folder) / self.video_name)
+        self.recording = True
+        self._capture()
+
+    def _capture(self) -> None:
+        frame = self.venv.render()
+        if not isinstance(frame, np.ndarray):
+            warnings.warn(f"filming stopped: expected an image from render(), got {type(frame).__name__}", stacklevel=2)
+            self._finish()
+            return
+        self.recorded_frames.append(frame)
+
+    def _finish(self) -> None:
+        """Write what was recorded, if anything."""
+        frames, self.recorded_frames, self.recording = self.recorded_frames, [], False
+        if frames:
+            Path(self.video_folder).mkdir(parents=True, exist_ok=True)
+            self.video_path = str(write_video(self.video_path, frames, self.frames_per_sec))
+
+    def own_state(self) -> dict[str, Any]:
+        """The step count; a film under way is not part of it."""
+        return {"step_id": self.step_id}
+
+    def set_own_state(self, state: Mapping[str, Any]) -> None:
+        self._finish()
+        self.step_id = int(state["step_id"])
+
+    def close(self) -> None:
+        self._finish()
+        super().close()

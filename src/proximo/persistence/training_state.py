@@ -1,0 +1,191 @@
+"""Everything that decides how a training goes on, as plain values and arrays: taken between two iterations.
+
+A checkpoint is a model file with this state beside the weights. Between iterations nothing is under way: the rollout
+is used up, the update done, its log written, and the noise of exploration is drawn anew by the next rollout.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from proximo.data import RNNStates
+from proximo.envs.state.plain import set_space_states, space_states
+from proximo.envs.vector.vec_env import copy_observation
+from proximo.errors import ModelFileError, NonFiniteError, ProximoError
+from proximo.training.callback_base import BaseCallback, callback_states, restore_callback_states
+from proximo.training.loggers import Logger
+
+if TYPE_CHECKING:
+    from proximo.agents.on_policy import OnPolicyAlgorithm
+
+State = dict[str, Any]
+
+VERSION = 1
+_EPISODE_KEYS = ("r", "l", "t")
+
+
+def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool = False) -> State:
+    """The state of a training; at a ``boundary`` the environments are seeded and reset, so theirs is one number.
+
+    ``EnvironmentStateError`` for environments that cannot give their state, where it is needed.
+    """
+    collector = model._required_collector()
+    seed = _seed_and_reset(model) if boundary else None
+    observations = collector.observations
+    return {
+        "version": VERSION,
+        "progress": _progress(model),
+        "environments": collector.env.get_state(inner=not boundary),
+        "boundary_seed": seed,
+        "observations": None if observations is None else copy_observation(observations),
+        "episode_starts": collector.episode_starts.copy(),
+        "episodes": [
+            {key: episode[key] for key in _EPISODE_KEYS if key in episode} for episode in model.ep_info_buffer
+        ],
+        "successes": [float(success) for success in model.ep_success_buffer],
+        "memory": _memory(model),
+        "parts": {name: part.state_dict() for name, part in _parts(model).items()},
+        "logger": model.logger.get_state() if isinstance(model.logger, Logger) else None,
+        "callbacks": [] if callback is None else callback_states(callback),
+        "random": _random_states(model),
+    }
+
+
+def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str, Any]) -> None:
+    """Go on from a state of :func:`take`; weights and optimiser come from the model file around it."""
+    if state.get("version") != VERSION:
+        raise ModelFileError(
+            f"the checkpoint's training state is of version {state.get('version')!r:.40}, this Proximo reads version "
+            f"{VERSION}; resume with the version that saved it"
+        )
+    if len(state["episode_starts"]) != model.n_envs:
+        warnings.warn(
+            f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}: the "
+            "training goes on from its weights, but not exactly",
+            stacklevel=2,
+        )
+        return
+    try:
+        _restore(model, callback, state)
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, ProximoError):
+            raise
+        raise ModelFileError(
+            f"the checkpoint's training state does not fit ({type(error).__name__}: {error}); resume with the "
+            "environments and callbacks it was taken with"
+        ) from error
+
+
+def _restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str, Any]) -> None:
+    collector = model._required_collector()
+    if state["boundary_seed"] is not None:
+        collector.env.reset()  # with the run's own seed: PyBullet's later resets go back to what the first one made
+        collector.env.seed(state["boundary_seed"])
+        collector.env.reset()
+    collector.env.set_state(state["environments"])
+    collector.observations = state["observations"]
+    collector.episode_starts = state["episode_starts"]
+    model.ep_info_buffer.clear()
+    model.ep_info_buffer.extend(state["episodes"])
+    model.ep_success_buffer.clear()
+    model.ep_success_buffer.extend(state["successes"])
+    _set_memory(model, state["memory"])
+    _set_progress(model, state["progress"])
+    for name, part in _parts(model).items():
+        if name in state["parts"]:
+            part.load_state_dict(state["parts"][name])
+    if isinstance(model.logger, Logger) and state["logger"] is not None:
+        model.logger.set_state(state["logger"])
+    restore_callback_states(callback, state["callbacks"])
+    _set_random_states(model, state["random"])  # last: whatever came before may have drawn
+
+
+def check_finite(model: OnPolicyAlgorithm) -> None:
+    """Refuse to save weights or an optimiser's state that are no numbers: no training goes on from there."""
+    moments = model.policy.optimizer.state.values()
+    named = [*model.policy.state_dict().items()]
+    named += [(f"optimiser's {name}", value) for entry in moments for name, value in entry.items()]
+    for name, value in named:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
+            raise NonFiniteError(
+                f"{name} holds NaN or infinity after {model.num_timesteps} steps: this is not saved as a checkpoint; "
+                "go on from an earlier one, with a lower learning rate or gradient norm"
+            )
+
+
+def _seed_and_reset(model: OnPolicyAlgorithm) -> int:
+    """Begin new episodes from a seed that follows from the run's seed and from how often this was done before."""
+    collector = model._required_collector()
+    seed = int(model.generator.integers(2**31 - collector.env.num_envs))
+    collector.env.seed(seed)
+    collector.reset()
+    return seed
+
+
+def _progress(model: OnPolicyAlgorithm) -> State:
+    return {
+        "num_timesteps": model.num_timesteps,
+        "total_timesteps": model._total_timesteps,
+        "num_timesteps_at_start": model._num_timesteps_at_start,
+        "iteration": model._iteration,
+        "n_updates": model._n_updates,
+        "remaining": model._current_progress_remaining,
+        "nanoseconds": time.time_ns() - model.start_time,
+    }
+
+
+def _set_progress(model: OnPolicyAlgorithm, progress: Mapping[str, Any]) -> None:
+    model.num_timesteps = progress["num_timesteps"]
+    model._num_timesteps_at_start = progress["num_timesteps_at_start"]
+    model._iteration = progress["iteration"]
+    model._n_updates = progress["n_updates"]
+    model._current_progress_remaining = progress["remaining"]
+    model.start_time = time.time_ns() - progress["nanoseconds"]
+
+
+def _memory(model: OnPolicyAlgorithm) -> State | None:
+    """What a policy with memory remembers of the current episodes."""
+    states = model._backend.states
+    return None if states is None else {"pi": list(states.pi), "vf": list(states.vf)}
+
+
+def _set_memory(model: OnPolicyAlgorithm, memory: Mapping[str, Any] | None) -> None:
+    backend = model._current_backend()
+    if memory is not None and model.policy.recurrent:
+        pi, vf = (tuple(part.to(model.device) for part in memory[name]) for name in ("pi", "vf"))
+        backend.states = RNNStates(pi, vf)
+
+
+def _parts(model: OnPolicyAlgorithm) -> dict[str, Any]:
+    """Objects with ``state_dict`` and ``load_state_dict`` that are trained beside the policy."""
+    shaper = model._required_collector().reward_shaper
+    own = {"reward_shaper": shaper} if hasattr(shaper, "state_dict") else {}
+    return {**own, **model.companions}
+
+
+def _random_states(model: OnPolicyAlgorithm) -> State:
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002 - the global generator, which users' code draws from
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None,
+        "model": model.generator.bit_generator.state,
+        "action_space": space_states(model.action_space, "action_space"),
+    }
+
+
+def _set_random_states(model: OnPolicyAlgorithm, states: Mapping[str, Any]) -> None:
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    torch.set_rng_state(states["torch"])
+    if states["cuda"] is not None and model.device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], model.device)
+    model.generator.bit_generator.state = states["model"]
+    set_space_states(model.action_space, states["action_space"])

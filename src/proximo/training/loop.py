@@ -1,0 +1,89 @@
+"""The training loop: collect, update, log; the same for every algorithm."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from proximo.envs.vector.vec_env import VecEnv
+from proximo.rollout.storage import RolloutBuffer
+from proximo.training.allocator import freed_memory_kept
+from proximo.training.callbacks import BaseCallback
+
+
+class Trainable(Protocol):
+    """What the loop needs of a model."""
+
+    num_timesteps: int
+    n_steps: int
+    rollout_buffer: RolloutBuffer
+    _iteration: int
+
+    @property
+    def env(self) -> Any: ...
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
+        """Fill the rollout buffer; False when a callback ended the training (the rollout is then discarded)."""
+
+    def train(self) -> None:
+        """Update the policy from the rollout buffer and record the metrics."""
+
+    def dump_logs(self, iteration: int = 0) -> None: ...
+
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None: ...
+
+    def _take_up_training(self, callback: BaseCallback) -> None:
+        """Go on from the checkpoint that the model was loaded from, if it is to."""
+
+
+class Trainer:
+    """Runs a model until it has seen a number of steps or a callback says stop."""
+
+    def __init__(self, model: Trainable, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model = model
+        self.callback = callback
+        self.log_interval = log_interval
+
+    def run(self, total_timesteps: int, local_variables: dict[str, Any], global_variables: dict[str, Any]) -> None:
+        try:
+            self.callback.on_training_start(local_variables, global_variables)
+            self.model._take_up_training(self.callback)
+            with freed_memory_kept():
+                self._iterate(total_timesteps)
+            self.callback.on_training_end()
+        finally:
+            self.callback.close()
+
+    def _iterate(self, total_timesteps: int) -> None:
+        model = self.model
+        while self.callback.between_iterations() and model.num_timesteps < total_timesteps:
+            if not model.collect_rollouts(model.env, self.callback, model.rollout_buffer, model.n_steps):
+                break
+            model._iteration += 1
+            model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
+            model.train()
+            if self.log_interval is not None and model._iteration % self.log_interval == 0:
+                model.dump_logs(model._iteration)
+        if self.log_interval is not None and model._iteration % self.log_interval != 0:
+            model.dump_logs(model._iteration)  # the metrics of the last iterations are not lost
+
+
+class CallbackListener:
+    """Passes the collector's steps on to the callbacks, and counts them for the model."""
+
+    def __init__(self, model: Trainable, callback: BaseCallback) -> None:
+        self.model = model
+        self.callback = callback
+
+    def wants_steps(self) -> bool:
+        return self.callback.wants_steps()
+
+    def wants_locals(self) -> bool:
+        return self.callback.wants_locals()
+
+    def on_step(self, environments: int, local_variables: dict[str, Any] | None) -> bool:
+        self.model.num_timesteps += environments
+        if local_variables is not None:
+            self.callback.update_locals(local_variables)
+        return self.callback.on_step()
