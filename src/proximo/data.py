@@ -6,7 +6,7 @@ An observation is one array, or a dictionary of arrays for a ``Dict`` space.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,6 +27,14 @@ def observation_rows(observation: Observation, index: Any) -> Observation:
     if isinstance(observation, dict):
         return {key: value[index] for key, value in observation.items()}
     return observation[index]
+
+
+def join_observations(observations: Sequence[Observation]) -> Observation:
+    """Batches [batch, …] of observations, one after the other."""
+    first = observations[0]
+    if isinstance(first, dict):
+        return {key: np.concatenate([part[key] for part in observations]) for key in first}
+    return np.concatenate(observations)  # type: ignore[arg-type]
 
 
 class StepArrays(NamedTuple):
@@ -97,6 +105,12 @@ class Rollout:
         if self.valid is None:
             return np.arange(self.steps * self.environments)
         return np.flatnonzero(self.valid.reshape(-1))
+
+    def training_indices(self) -> NDArray[np.int64]:
+        """What an epoch goes through in random order: the rows that may train, or all sequences."""
+        if not self.sequence_length:
+            return self.sample_indices()
+        return np.arange(-(-self.steps // self.sequence_length) * self.environments)
 
 
 class Minibatch(NamedTuple):

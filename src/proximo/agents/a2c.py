@@ -1,4 +1,4 @@
-"""A2C's front door."""
+"""A2C."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Self
 
 import torch
 
+from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
-from proximo.backends.choice import BackendChoice
-from proximo.config import A2CConfig
+from proximo.backends.base import BackendChoice, Precision
+from proximo.config import A2CConfig, UpdateSettings
 from proximo.data import Schedule
-from proximo.functional.losses import UpdateSettings
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
@@ -28,8 +28,7 @@ METRICS = {  # what A2C logs of the learner's metrics, under Stable-Baselines3's
 class A2C(OnPolicyAlgorithm):
     """Advantage actor-critic, synchronous (https://arxiv.org/abs/1602.01783): one gradient step per short rollout.
 
-    Arguments, defaults and behaviour are those of Stable-Baselines3's A2C; :class:`A2CConfig` says what each
-    hyperparameter means.
+    Arguments, defaults and behaviour are those of Stable-Baselines3's A2C.
 
     >>> model = A2C("MlpPolicy", "CartPole-v1", seed=0).learn(20)
     >>> model.num_timesteps, model.policy.optimizer.__class__.__name__
@@ -37,6 +36,7 @@ class A2C(OnPolicyAlgorithm):
     """
 
     config_class: ClassVar[type[A2CConfig]] = A2CConfig
+    default_learner_class: ClassVar[type[Any]] = PPOLearner
     run_name: ClassVar[str] = "A2C"
 
     rms_prop_eps: float
@@ -73,66 +73,33 @@ class A2C(OnPolicyAlgorithm):
         _init_setup_model: bool = True,
         *,
         backend: BackendChoice = "auto",
+        precision: Precision = "float32",
+        learner_class: type[PPOLearner] | None = None,
     ) -> None:
-        config = A2CConfig(
-            learning_rate=learning_rate,
-            n_steps=n_steps,
-            gamma=gamma,
-            gae_lambda=gae_lambda,
-            ent_coef=ent_coef,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            rms_prop_eps=rms_prop_eps,
-            use_rms_prop=use_rms_prop,
-            normalize_advantage=normalize_advantage,
-        )
         policy_kwargs = dict(policy_kwargs or {})
         if use_rms_prop and "optimizer_class" not in policy_kwargs:
             policy_kwargs["optimizer_class"] = torch.optim.RMSprop
             policy_kwargs["optimizer_kwargs"] = {"alpha": 0.99, "eps": rms_prop_eps, "weight_decay": 0}
-        super().__init__(
-            policy,
-            env,
-            config,
-            use_sde=use_sde,
-            sde_sample_freq=sde_sample_freq,
-            rollout_buffer_class=rollout_buffer_class,
-            rollout_buffer_kwargs=rollout_buffer_kwargs,
-            stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log,
-            policy_kwargs=policy_kwargs,
-            verbose=verbose,
-            seed=seed,
-            device=device,
-            backend=backend,
-            _init_setup_model=_init_setup_model,
-        )
+        super().__init__(**constructor_arguments(locals(), A2CConfig))
 
     def _settings(self) -> UpdateSettings:
-        return UpdateSettings(
+        config: Any = self.configuration()
+        progress = self._current_progress_remaining
+        return UpdateSettings.of(
+            config,
+            progress,
+            learning_rate=self.lr_schedule(progress),
             objective="plain",
-            learning_rate=self.lr_schedule(self._current_progress_remaining),
             batch_size=self.n_steps * self.n_envs,
             n_epochs=1,
             clip_range=1.0,
-            clip_range_vf=None,
-            normalize_advantage=self.normalize_advantage,
-            ent_coef=self.ent_coef,
-            vf_coef=self.vf_coef,
-            max_grad_norm=self.max_grad_norm,
-            target_kl=None,
             skip_non_finite=self.on_non_finite == "skip",
         )
 
     def train(self) -> None:
         """One gradient step on the whole rollout."""
-        learner = PPOLearner(self.policy, self._current_backend(), self.generator)
-        metrics = learner.update(self.rollout_buffer, self._settings())
-        self._n_updates += 1
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        for name, logged in METRICS.items():
-            if name in metrics:
-                self.logger.record(f"train/{logged}", metrics[name])
+        metrics = self.learner.update(self.rollout_buffer, self._settings())
+        self._record({logged: metrics[name] for name, logged in METRICS.items() if name in metrics})
 
     def learn(
         self,

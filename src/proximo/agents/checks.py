@@ -28,8 +28,17 @@ def checked_buffer_class(buffer_class: type[RolloutBuffer] | None) -> type[Rollo
     return buffer_class
 
 
+def checked_learner_class(given: type[Any] | None, stock: type[Any]) -> type[Any]:
+    """The class of the learner; a user's own must be one of the algorithm's."""
+    if given is None:
+        return stock
+    if not (isinstance(given, type) and issubclass(given, stock)):
+        raise TypeError(f"learner_class is {given!r}; expected a subclass of {stock.__module__}.{stock.__name__}")
+    return given
+
+
 def check_spaces(observation_space: Space, action_space: Space, use_sde: bool) -> None:
-    """Raise for spaces that no policy of the house can read or act in."""
+    """Raise for spaces that no policy of the library can read or act in."""
     check_for_nested_spaces(observation_space)
     get_obs_shape(observation_space)  # raises for an unsupported space
     get_action_dim(action_space)

@@ -1,4 +1,4 @@
-"""MaskablePPO's front door: PPO that asks the environments which actions are allowed."""
+"""MaskablePPO: PPO that asks the environments which actions are allowed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from proximo.agents.on_policy import MaybeCallback, OnNonFinite
+from proximo.agents.arguments import constructor_arguments
+from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
-from proximo.backends.choice import BackendChoice
+from proximo.backends.base import BackendChoice, Precision
+from proximo.config import PPOConfig
 from proximo.data import Schedule
 from proximo.envs.vector.vec_env import VecEnv
 from proximo.functional.actions import required_mask_groups
+from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.maskable import MASKABLE_POLICY_ALIASES
 from proximo.rollout.storage import RolloutBuffer
@@ -58,13 +61,10 @@ class MaskablePPO(PPO):
         use_sde: bool = False,
         sde_sample_freq: int = -1,
         backend: BackendChoice = "auto",
+        precision: Precision = "float32",
+        learner_class: type[PPOLearner] | None = None,
     ) -> None:
-        super().__init__(
-            policy, env, learning_rate, n_steps, batch_size, n_epochs, gamma, gae_lambda, clip_range, clip_range_vf,
-            normalize_advantage, ent_coef, vf_coef, max_grad_norm, use_sde, sde_sample_freq, rollout_buffer_class,
-            rollout_buffer_kwargs, target_kl, stats_window_size, tensorboard_log, policy_kwargs, verbose, seed, device,
-            _init_setup_model, backend=backend,
-        )  # fmt: skip
+        OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 
     def _check_spaces(self) -> None:
         super()._check_spaces()

@@ -1,4 +1,4 @@
-"""What all on-policy algorithms share: environment, policy, buffer, backend, ``learn`` and ``predict``."""
+"""What all on-policy algorithms share: environment, network, ``learn`` and ``predict``."""
 
 from __future__ import annotations
 
@@ -8,43 +8,31 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import torch
 
-from proximo.agents.checks import (
-    check_policy_reads_observations,
-    check_spaces,
-    checked_buffer_class,
-)
-from proximo.backends.choice import BackendChoice, make_backend
-from proximo.backends.fused import FusedBackend
-from proximo.backends.torch_backend import TorchBackend
+from proximo.agents.arguments import describe_arguments
+from proximo.agents.checks import checked_buffer_class, checked_learner_class
+from proximo.agents.environment import EnvironmentSide
+from proximo.agents.saving import FileSide
+from proximo.backends.base import BackendChoice, Precision
+from proximo.backends.runtime import Runtime
 from proximo.config import OnPolicyConfig
-from proximo.data import Array, Info, Observation, Schedule
-from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from proximo.data import Array, Info, Metrics, Observation, Schedule
+from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import near_matches
 from proximo.functional.schedules import FloatSchedule
-from proximo.functional.spaces import Space, check_for_correct_spaces
-from proximo.networks.actor_critic import (
-    POLICY_ALIASES,
-    ActorCriticPolicy,
-    RecurrentState,
-    get_device,
-)
-from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy, RecurrentState, get_device
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
-from proximo.persistence import model_files as files
-from proximo.persistence import training_state
-from proximo.rollout.collector import Collector, RewardShaper
+from proximo.rollout.collector import RewardShaper
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.minibatches import longest_sequence
-from proximo.rollout.storage import RolloutBuffer, is_stock
+from proximo.rollout.storage import RolloutBuffer, estimate_advantages, is_stock
 from proximo.training.callbacks import BaseCallback, CallbackList, ProgressBarCallback, as_callback
 from proximo.training.loggers import Logger, configure_logger
-from proximo.training.loop import CallbackListener, Trainer
+from proximo.training.loop import CallbackListener, TrainingLoop
 
 OnNonFinite = Literal["raise", "skip"]
 # a function of the training loop's locals and globals ends the training by returning False
@@ -61,26 +49,30 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
         torch.backends.cudnn.benchmark = False
 
 
-class OnPolicyAlgorithm(ABC):
-    """The front door of an on-policy algorithm, in the shape of Stable-Baselines3's.
+class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
+    """An on-policy algorithm in the shape of Stable-Baselines3's.
 
-    A subclass names its ``config_class`` and implements :meth:`train`. Hyperparameters are plain attributes, read anew
-    for every update, so a callback may change them while training.
+    A subclass names its ``config_class`` and ``learner_class`` and implements :meth:`train`. Hyperparameters are plain
+    attributes, read and checked for every update, so a callback may change them while training.
     """
 
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = {**POLICY_ALIASES, **RECURRENT_POLICY_ALIASES}
     config_class: ClassVar[type[OnPolicyConfig]]
+    default_learner_class: ClassVar[type[Any]]
     run_name: ClassVar[str] = "OnPolicyAlgorithm"  # of TensorBoard runs
 
-    policy: ActorCriticPolicy
     rollout_buffer: RolloutBuffer
-    observation_space: Space
-    action_space: Space
+    learner: Any
     lr_schedule: Schedule
     n_steps: int
     gamma: float
     gae_lambda: float
     learning_rate: float | Schedule
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and cls.__module__.startswith("proximo."):
+            cls.__doc__ = f"{cls.__doc__}\n    Arguments:\n\n{describe_arguments(cls)}\n    "
 
     def __init__(
         self,
@@ -100,10 +92,14 @@ class OnPolicyAlgorithm(ABC):
         device: torch.device | str = "auto",
         monitor_wrapper: bool = True,
         backend: BackendChoice = "auto",
+        precision: Precision = "float32",
+        learner_class: type[Any] | None = None,
         _init_setup_model: bool = True,
     ) -> None:
         for name, value in config.as_dict().items():
             setattr(self, name, value)
+        self._known_values = config.as_dict()  # of the hyperparameters, when they were last read
+        self._configuration = config
         self.policy_class = self._resolve_policy(policy)
         self.policy_kwargs = dict(policy_kwargs or {})
         if not isinstance(sde_sample_freq, int):
@@ -111,26 +107,29 @@ class OnPolicyAlgorithm(ABC):
         self.use_sde, self.sde_sample_freq = use_sde, sde_sample_freq
         self.rollout_buffer_class = checked_buffer_class(rollout_buffer_class)
         self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
+        self.learner_class = checked_learner_class(learner_class, self.default_learner_class)
         self.tensorboard_log = tensorboard_log
         self.verbose = verbose
         self.seed = seed
         self.device = get_device(device)
-        self.generator = np.random.default_rng(0)  # seeded by _setup_model; draws exploration noise and minibatches
+        self._backend_choice: BackendChoice = backend
+        self.precision: Precision = precision
+        # its generator is seeded by _setup_model
+        self.runtime = Runtime(np.random.default_rng(0), backend, obstacle=self._fusing_obstacle, precision=precision)
         self.num_timesteps = 0
         self.start_time = 0
         self.ep_info_buffer: deque[Info] = deque(maxlen=stats_window_size)
         self.ep_success_buffer: deque[bool] = deque(maxlen=stats_window_size)
         self._stats_window_size = stats_window_size
         self._monitor_wrapper = monitor_wrapper
-        self._backend_choice: BackendChoice = backend
         self._total_timesteps = 0
         self._num_timesteps_at_start = 0
         self._current_progress_remaining = 1.0
         self._n_updates = 0
         self._iteration = 0  # of the current training
-        self._callback: BaseCallback | None = None  # of the current training
-        self._loaded_statistics: dict[str, Array] | None = None  # of the VecNormalize that the loaded model had
-        self._training_state: Mapping[str, Any] | None = None  # of the checkpoint that the model was loaded from
+        self._callback: BaseCallback | None = None
+        self._loaded_statistics: dict[str, Array] | None = None
+        self._training_state: Mapping[str, Any] | None = None
         self.companions: dict[str, Any] = {}  # what trains beside the policy and has state_dict and load_state_dict
         self.on_non_finite: OnNonFinite = "raise"
         self.reward_shaper: RewardShaper | None = None  # changes rewards before the advantages are estimated
@@ -138,7 +137,7 @@ class OnPolicyAlgorithm(ABC):
         self._custom_logger = False
         self.env: VecEnv | None = None
         self.n_envs = 1
-        self._collector: Collector | None = None
+        self._collector = None
         if env is not None:
             self._take_env(as_vec_env(env, monitor=monitor_wrapper, verbose=verbose))
             config.check_environments(self.n_envs)
@@ -159,31 +158,24 @@ class OnPolicyAlgorithm(ABC):
             )
         return policy
 
-    def _take_env(self, env: VecEnv) -> None:
-        self.observation_space, self.action_space = env.observation_space, env.action_space
-        self._check_spaces()
-        self.n_envs = env.num_envs
-        self.env = env
-        self._collector = Collector(env, self.ep_info_buffer, self.ep_success_buffer)
-        if (normalizer := self.get_vec_normalize_env()) is not None:
-            if self._loaded_statistics is not None and normalizer.has_seen_nothing():
-                normalizer.load_state(self._loaded_statistics)
-            self._loaded_statistics = None  # from here on they are the environment's
-
-    def _check_spaces(self) -> None:
-        check_spaces(self.observation_space, self.action_space, self.use_sde)
-        known = {**POLICY_ALIASES, **self.policy_aliases}
-        check_policy_reads_observations(self.policy_class, known, self.observation_space, self.policy_kwargs)
-
     def _setup_model(self) -> None:
-        """Make buffer, policy and backend; seeds come first, so that networks start alike."""
+        """Make buffer, policy and learner; seeds come first, so that networks start alike."""
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
         self.rollout_buffer = self._make_buffer()
         self.policy = self.policy_class(
             self.observation_space, self.action_space, self.lr_schedule, use_sde=self.use_sde, **self.policy_kwargs
         ).to(self.device)
-        self._bind_backend()
+        self.runtime.choice, self.runtime.precision = self._backend_choice, self.precision
+        self.runtime.sde_sample_freq = self.sde_sample_freq
+        self.learner = self._make_learner()
+        if self.verbose >= 1:
+            print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
+        self.runtime.bind()
+        self._known_values = {name: getattr(self, name) for name in self.config_class.names()}
+
+    def _make_learner(self) -> Any:
+        return checked_learner_class(self.learner_class, self.default_learner_class)(self.runtime)
 
     def _make_buffer(self) -> RolloutBuffer:
         buffer = self.rollout_buffer_class(
@@ -213,89 +205,35 @@ class OnPolicyAlgorithm(ABC):
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = FloatSchedule(self.learning_rate)
 
-    def _bind_backend(self) -> None:
-        """Move the parameters into flat memory and choose who runs them."""
-        flat = FlatParameters(self.policy, self.policy.optimizer)
-        obstacle = None
-        if not is_stock(self.rollout_buffer):  # kernels read the memory, and would pass by a subclass's get()
-            obstacle = f"rollout buffer is {type(self.rollout_buffer).__name__}"
-        previous: FusedBackend | TorchBackend | None = getattr(self, "_backend", None)
-        self._backend = make_backend(
-            self.policy, flat, self.generator, self._backend_choice, obstacle, self.sde_sample_freq
-        )
-        if previous is not None and self.policy.recurrent:
-            self._backend.states = previous.states  # what a policy with memory remembers outlives a new binding
-        if self.verbose >= 1:
-            print(f"Using {self.device} device, backend {self._backend.description}")  # noqa: T201
+    # -- the network, which the runtime owns
 
-    def _current_backend(self) -> FusedBackend | TorchBackend:
-        """The backend, bound anew when the user replaced the policy, a part of it, or the optimiser or its state."""
-        flat = self._backend.flat
-        same = flat.module is self.policy and flat.optimizer is self.policy.optimizer
-        if not (same and self._backend.is_current()):
-            self._bind_backend()
-        return self._backend
+    @property
+    def policy(self) -> Any:
+        """The policy, a torch module; another one may be put in its place."""
+        return self.runtime.policy
+
+    @policy.setter
+    def policy(self, policy: ActorCriticPolicy) -> None:
+        self.runtime.policy = policy
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """Draws exploration noise and minibatches."""
+        return self.runtime.generator
 
     @property
     def backend(self) -> str:
         """Which backend runs the policy, and why: ``"fused"`` or ``"torch: features extractor is NatureCNN"``."""
-        return self._backend.description
+        return self.runtime.description
 
-    # -- environment and logger
+    def _fusing_obstacle(self) -> str | None:
+        """What besides the policy keeps the kernels from running it."""
+        if not is_stock(self.rollout_buffer):  # kernels read the memory, and would not call a subclass's get()
+            return f"rollout buffer is {type(self.rollout_buffer).__name__}"
+        obstacle: str | None = self.learner.obstacle()
+        return obstacle
 
-    def get_env(self) -> VecEnv | None:
-        return self.env
-
-    def get_vec_normalize_env(self) -> VecNormalize | None:
-        return None if self.env is None else unwrap_vec_normalize(self.env)
-
-    def normalizer_statistics(self) -> dict[str, Array] | None:
-        """Of the environment's ``VecNormalize``; without one, those that the model's file held for an env to come."""
-        normalizer = self.get_vec_normalize_env()
-        return self._loaded_statistics if normalizer is None else normalizer.state()
-
-    def set_env(self, env: Any, force_reset: bool = True) -> None:
-        """Train on another environment of the same spaces and number."""
-        wrapped = as_vec_env(env, monitor=self._monitor_wrapper, verbose=self.verbose)
-        if wrapped.num_envs != self.n_envs:
-            raise ValueError(
-                f"the model was made for {self.n_envs} environments, this one has {wrapped.num_envs}; to change the "
-                f"number, save the model and call {type(self).__name__}.load(path, env=env)"
-            )
-        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
-        previous = self._collector
-        self._take_env(wrapped)
-        if not force_reset and previous is not None and self._collector is not None:
-            self._collector.observations = previous.observations
-            self._collector.episode_starts = previous.episode_starts
-
-    # what subclasses with a ``collect_rollouts`` of their own read and write: the collector's place in the episodes
-
-    def _required_collector(self) -> Collector:
-        if self._collector is None:
-            raise ValueError("the model has no environment; call set_env(env), or pass env= to load(), before learn()")
-        return self._collector
-
-    @property
-    def _last_obs(self) -> Observation | None:
-        return None if self._collector is None else self._collector.observations
-
-    @_last_obs.setter
-    def _last_obs(self, observations: Observation | None) -> None:
-        self._required_collector().observations = observations
-
-    @property
-    def _last_episode_starts(self) -> Array | None:
-        return None if self._collector is None else self._collector.episode_starts
-
-    @_last_episode_starts.setter
-    def _last_episode_starts(self, episode_starts: Array) -> None:
-        self._required_collector().episode_starts = np.asarray(episode_starts, np.bool_)
-
-    def _update_info_buffer(self, infos: Sequence[Info], dones: Array | None = None) -> None:
-        """Count the episodes that ended, from the infos of a vector step."""
-        ended = np.zeros(len(infos), np.bool_) if dones is None else dones
-        self._required_collector().count_episodes(dict(enumerate(infos)), ended)
+    # -- logger and seed
 
     @property
     def logger(self) -> Logger:
@@ -325,6 +263,19 @@ class OnPolicyAlgorithm(ABC):
         self.generator.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 
     # -- training
+
+    def configuration(self) -> OnPolicyConfig:
+        """The hyperparameters of this moment; what was changed since is checked, and passed on to who keeps a copy."""
+        values = {name: getattr(self, name) for name in self.config_class.names()}
+        if values != self._known_values:
+            self._configuration = self.config_class(**values)
+            if values["learning_rate"] != self._known_values["learning_rate"]:
+                self._setup_lr_schedule()
+            for name in ("gamma", "gae_lambda"):
+                if values[name] != self._known_values[name]:
+                    setattr(self.rollout_buffer, name, values[name])
+            self._known_values = values
+        return self._configuration
 
     @abstractmethod
     def train(self) -> None:
@@ -358,8 +309,15 @@ class OnPolicyAlgorithm(ABC):
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, tb_log_name or self.run_name, progress_bar
         )
-        Trainer(self, callback, log_interval).run(total_timesteps, locals(), globals())
+        TrainingLoop(self, callback, log_interval).run(total_timesteps, locals(), globals())
         return self
+
+    def resume(self, callback: MaybeCallback = None, **options: Any) -> Self:
+        """Train what is left of the training that a checkpoint was saved in; ``options`` are those of :meth:`learn`.
+
+        Give the callbacks and logging options of that training: they go on from their own place in it.
+        """
+        return self.learn(self._total_timesteps - self.num_timesteps, callback, reset_num_timesteps=False, **options)
 
     def _mask_actions(self, use_masking: bool) -> None:
         collector = self._required_collector()
@@ -376,13 +334,12 @@ class OnPolicyAlgorithm(ABC):
     def _setup_learn(
         self,
         total_timesteps: int,
-        callback: MaybeCallback,
+        callback: MaybeCallback = None,
         reset_num_timesteps: bool = True,
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
         collector = self._required_collector()
-        collector.reward_shaper = self.reward_shaper
         self.start_time = time.time_ns()
         if reset_num_timesteps:
             self._training_state = None
@@ -407,35 +364,6 @@ class OnPolicyAlgorithm(ABC):
         self._callback = followers
         return followers
 
-    # -- checkpoints
-
-    def training_state(self, boundary: bool = False) -> dict[str, Any]:
-        """All that decides how the training goes on, besides the model itself; to be called between iterations.
-
-        At a ``boundary`` the environments are seeded and reset instead of being asked for their state.
-        """
-        return training_state.take(self, self._callback, boundary)
-
-    def save_checkpoint(self, path: str | Path | BinaryIO, state: Mapping[str, Any] | None = None) -> None:
-        """Write a model file from which the training goes on exactly: with the state given, or that of this moment.
-
-        Weights that hold NaN or infinity are refused with ``NonFiniteError``.
-        """
-        training_state.check_finite(self)
-        files.save(self, path, training_state=self.training_state() if state is None else state)
-
-    def resume(self, callback: MaybeCallback = None, **options: Any) -> Self:
-        """Train what is left of the training that a checkpoint was saved in; ``options`` are those of :meth:`learn`.
-
-        Give the callbacks and logging options of that training: they take up their own place in it.
-        """
-        return self.learn(self._total_timesteps - self.num_timesteps, callback, reset_num_timesteps=False, **options)
-
-    def _take_up_training(self, callback: BaseCallback) -> None:
-        state, self._training_state = self._training_state, None
-        if state is not None:
-            training_state.restore(self, callback, state)
-
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
@@ -448,7 +376,6 @@ class OnPolicyAlgorithm(ABC):
             )
         if self.policy.recurrent:
             rollout_buffer.rollout.sequence_length = self._sequence_length()  # batch_size may have changed
-        listener = CallbackListener(self, callback)
         context = {
             "self": self,
             "env": env,
@@ -458,12 +385,25 @@ class OnPolicyAlgorithm(ABC):
         }
         callback.update_locals(context)
         callback.on_rollout_start()
-        if not collector.collect(self._current_backend(), rollout_buffer, listener, context):
+        self.configuration()  # a callback may have changed the discount
+        collector.keep_final_observations = self.reward_shaper is not None
+        listener = CallbackListener(self, callback)
+        if not collector.collect(self.runtime.backend, rollout_buffer, listener, context):
             return False
-        if not listener.wants_steps():
-            self.num_timesteps += n_rollout_steps * self.n_envs
+        listener.count_whole(n_rollout_steps * self.n_envs)
+        if self.reward_shaper is not None:
+            collector.shape_rewards(rollout_buffer.rollout, self.reward_shaper)
+        collector.leave_out_non_finite(rollout_buffer.rollout)
+        estimate_advantages(rollout_buffer, collector.episode_starts)
         callback.on_rollout_end()
         return True
+
+    def _record(self, metrics: Metrics, updates: int = 1) -> None:
+        """Count and log an update."""
+        self._n_updates += updates
+        for name, value in metrics.items():
+            self.logger.record(f"train/{name}", value)
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         # the last rollout may overshoot the total: schedules must not go below their end
@@ -510,66 +450,3 @@ class OnPolicyAlgorithm(ABC):
         if action_masks is None:  # a user's policy may know nothing of masks
             return self.policy.predict(observation, state, episode_start, deterministic)
         return self.policy.predict(observation, state, episode_start, deterministic, action_masks)
-
-    def get_parameters(self) -> dict[str, dict[str, Any]]:
-        """State dictionaries of policy and optimiser."""
-        return {"policy": self.policy.state_dict(), "policy.optimizer": self.policy.optimizer.state_dict()}
-
-    def set_parameters(
-        self,
-        load_path_or_dict: str | Path | Mapping[str, Mapping[str, Any]],
-        exact_match: bool = True,
-        device: torch.device | str = "auto",
-    ) -> None:
-        """Load weights (and optimiser state) from :meth:`get_parameters`' dictionary or from a model file.
-
-        With ``exact_match`` every part and every weight must be there; without, only what is given is changed.
-        """
-        if isinstance(load_path_or_dict, Mapping):
-            files.set_parameters(self, load_path_or_dict, exact_match)
-        else:
-            files.load_parameters(self, load_path_or_dict, exact_match)
-
-    def _own_tensors(self) -> dict[str, torch.Tensor]:
-        """What an algorithm keeps in a model file beside the weights and their optimiser's state."""
-        return {}
-
-    def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take over what :meth:`_own_tensors` gave."""
-        if tensors:
-            raise ValueError(f"{type(self).__name__} keeps no tensors of its own, got {', '.join(tensors)}")
-
-    def save(
-        self, path: str | Path | BinaryIO, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
-    ) -> None:
-        """Write the model as one safe file: nothing in it is code, and it appears whole or not at all."""
-        files.save(self, path, exclude=exclude, include=include)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path | BinaryIO,
-        env: Any = None,
-        device: torch.device | str = "auto",
-        custom_objects: dict[str, Any] | None = None,
-        print_system_info: bool = False,
-        force_reset: bool = True,
-        **kwargs: Any,
-    ) -> Self:
-        """Read a model from a file of :meth:`save`, or of Stable-Baselines3's; nothing in the file is executed.
-
-        ``custom_objects`` supplies values that have no safe form in a file (a lambda, a class of yours), and
-        overrides others; ``kwargs`` override attributes. A checkpoint's training state takes effect in
-        ``learn(…, reset_num_timesteps=False)`` or :meth:`resume`; ``custom_objects={"training_state": None}`` leaves
-        it out.
-        """
-        return files.load(
-            cls,
-            path,
-            env,
-            device,
-            custom_objects,
-            print_system_info=print_system_info,
-            force_reset=force_reset,
-            **kwargs,
-        )

@@ -1,4 +1,4 @@
-"""PPO's front door."""
+"""PPO."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
-from proximo.backends.choice import BackendChoice
-from proximo.config import PPOConfig
-from proximo.data import Metrics, Schedule
-from proximo.functional.losses import UpdateSettings
+from proximo.backends.base import BackendChoice, Precision
+from proximo.config import PPOConfig, UpdateSettings
+from proximo.data import Schedule
 from proximo.functional.schedules import FloatSchedule
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -20,9 +20,8 @@ from proximo.rollout.storage import RolloutBuffer
 class PPO(OnPolicyAlgorithm):
     """Proximal policy optimisation, clipped form (https://arxiv.org/abs/1707.06347).
 
-    Arguments, defaults and behaviour are those of Stable-Baselines3's PPO; :class:`PPOConfig` says what each
-    hyperparameter means. ``env`` may be an id, a gymnasium environment or ``VectorEnv``, an EnvPool or a vector
-    environment. ``backend`` forces "fused" or "torch"; ``model.backend`` tells which one runs and why.
+    Arguments, defaults and behaviour are those of Stable-Baselines3's PPO. ``model.backend`` tells which backend runs
+    the policy, and why.
 
     >>> model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0).learn(64)
     >>> model.num_timesteps
@@ -30,6 +29,7 @@ class PPO(OnPolicyAlgorithm):
     """
 
     config_class: ClassVar[type[PPOConfig]] = PPOConfig
+    default_learner_class: ClassVar[type[Any]] = PPOLearner
     run_name: ClassVar[str] = "PPO"
 
     batch_size: int
@@ -72,75 +72,31 @@ class PPO(OnPolicyAlgorithm):
         _init_setup_model: bool = True,
         *,
         backend: BackendChoice = "auto",
+        precision: Precision = "float32",
+        learner_class: type[PPOLearner] | None = None,
     ) -> None:
-        config = PPOConfig(
-            learning_rate=learning_rate,
-            n_steps=n_steps,
-            batch_size=batch_size,
-            n_epochs=n_epochs,
-            gamma=gamma,
-            gae_lambda=gae_lambda,
-            clip_range=clip_range,
-            clip_range_vf=clip_range_vf,
-            normalize_advantage=normalize_advantage,
-            ent_coef=ent_coef,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            target_kl=target_kl,
-        )
-        super().__init__(
-            policy,
-            env,
-            config,
-            use_sde=use_sde,
-            sde_sample_freq=sde_sample_freq,
-            rollout_buffer_class=rollout_buffer_class,
-            rollout_buffer_kwargs=rollout_buffer_kwargs,
-            stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log,
-            policy_kwargs=policy_kwargs,
-            verbose=verbose,
-            seed=seed,
-            device=device,
-            backend=backend,
-            _init_setup_model=_init_setup_model,
-        )
+        super().__init__(**constructor_arguments(locals(), PPOConfig))
 
     def _setup_model(self) -> None:
-        super()._setup_model()
+        # schedules, as subclasses with a train() of their own call them
         self.clip_range = FloatSchedule(self.clip_range)
         if self.clip_range_vf is not None:
             self.clip_range_vf = FloatSchedule(self.clip_range_vf)
+        super()._setup_model()
 
     def _settings(self) -> UpdateSettings:
         """The hyperparameters of this moment, schedules evaluated."""
+        config: Any = self.configuration()
         progress = self._current_progress_remaining
-        return UpdateSettings(
-            learning_rate=self.lr_schedule(progress),
-            batch_size=self.batch_size,
-            n_epochs=self.n_epochs,
-            clip_range=FloatSchedule(self.clip_range)(progress),
-            clip_range_vf=None if self.clip_range_vf is None else FloatSchedule(self.clip_range_vf)(progress),
-            normalize_advantage=self.normalize_advantage,
-            ent_coef=self.ent_coef,
-            vf_coef=self.vf_coef,
-            max_grad_norm=self.max_grad_norm,
-            target_kl=self.target_kl,
-            skip_non_finite=self.on_non_finite == "skip",
-        )
+        rate, skip = self.lr_schedule(progress), self.on_non_finite == "skip"
+        return UpdateSettings.of(config, progress, learning_rate=rate, skip_non_finite=skip)
 
     def train(self) -> None:
         """Update the policy from the rollout buffer and record the metrics."""
-        learner = PPOLearner(self.policy, self._current_backend(), self.generator)
-        metrics = learner.update(self.rollout_buffer, self._settings())
-        self._record(metrics)
+        self._record_update(self.learner.update(self.rollout_buffer, self._settings()))
 
-    def _record(self, metrics: Metrics) -> None:
-        """Count and log an update."""
+    def _record_update(self, metrics: dict[str, float]) -> None:
         epochs = int(metrics.pop("epochs"))
-        self._n_updates += epochs
         if epochs < self.n_epochs and self.verbose >= 1:
             print(f"Early stopping in epoch {epochs}: approximate KL {metrics['approx_kl']:.3f}")  # noqa: T201
-        for name, value in metrics.items():
-            self.logger.record(f"train/{name}", value)
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self._record(metrics, updates=epochs)

@@ -1,4 +1,4 @@
-"""RecurrentPPO's front door: PPO with the defaults that suit a policy with memory."""
+"""RecurrentPPO: PPO with the defaults that suit a policy with memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from typing import Any, ClassVar
 
 import torch
 
+from proximo.agents.arguments import constructor_arguments
+from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
-from proximo.backends.choice import BackendChoice
+from proximo.backends.base import BackendChoice, Precision
+from proximo.config import PPOConfig
 from proximo.data import RNNStates, Schedule
+from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 from proximo.rollout.storage import RolloutBuffer
@@ -55,22 +59,19 @@ class RecurrentPPO(PPO):
         rollout_buffer_class: type[RolloutBuffer] | None = None,
         rollout_buffer_kwargs: dict[str, Any] | None = None,
         backend: BackendChoice = "auto",
+        precision: Precision = "float32",
+        learner_class: type[PPOLearner] | None = None,
     ) -> None:
-        super().__init__(
-            policy, env, learning_rate, n_steps, batch_size, n_epochs, gamma, gae_lambda, clip_range, clip_range_vf,
-            normalize_advantage, ent_coef, vf_coef, max_grad_norm, use_sde, sde_sample_freq, rollout_buffer_class,
-            rollout_buffer_kwargs, target_kl, stats_window_size, tensorboard_log, policy_kwargs, verbose, seed, device,
-            _init_setup_model, backend=backend,
-        )  # fmt: skip
+        OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 
     @property
     def _last_lstm_states(self) -> RNNStates | None:
         """What the policy remembers of the current episodes, by the name that sb3-contrib's subclasses know."""
-        return self._backend.states
+        return self.runtime.states
 
     @_last_lstm_states.setter
     def _last_lstm_states(self, states: RNNStates | None) -> None:
-        self._current_backend().states = states
+        self.runtime.states = states
 
     def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
         resolved = super()._resolve_policy(policy)

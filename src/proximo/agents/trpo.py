@@ -1,16 +1,18 @@
-"""TRPO's front door."""
+"""TRPO."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 
+from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
-from proximo.backends.choice import BackendChoice
+from proximo.backends.base import BackendChoice, Precision
 from proximo.config import TRPOConfig
 from proximo.data import Schedule
-from proximo.learners.trpo import TRPOLearner, TrustRegionSettings
+from proximo.learners.trpo import TRPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
 
@@ -18,8 +20,7 @@ from proximo.rollout.storage import RolloutBuffer
 class TRPO(OnPolicyAlgorithm):
     """Trust-region policy optimisation (https://arxiv.org/abs/1502.05477): one natural-gradient step per rollout.
 
-    Arguments, defaults and behaviour are those of sb3-contrib's TRPO; :class:`TRPOConfig` says what each
-    hyperparameter means.
+    Arguments, defaults and behaviour are those of sb3-contrib's TRPO.
 
     >>> model = TRPO("MlpPolicy", "CartPole-v1", n_steps=128, seed=0).learn(128)
     >>> model.num_timesteps, model.target_kl
@@ -27,6 +28,7 @@ class TRPO(OnPolicyAlgorithm):
     """
 
     config_class: ClassVar[type[TRPOConfig]] = TRPOConfig
+    default_learner_class: ClassVar[type[Any]] = TRPOLearner
     run_name: ClassVar[str] = "TRPO"
 
     batch_size: int
@@ -69,39 +71,10 @@ class TRPO(OnPolicyAlgorithm):
         _init_setup_model: bool = True,
         *,
         backend: BackendChoice = "auto",
+        precision: Precision = "float32",
+        learner_class: type[TRPOLearner] | None = None,
     ) -> None:
-        config = TRPOConfig(
-            learning_rate=learning_rate,
-            n_steps=n_steps,
-            batch_size=batch_size,
-            gamma=gamma,
-            cg_max_steps=cg_max_steps,
-            cg_damping=cg_damping,
-            line_search_shrinking_factor=line_search_shrinking_factor,
-            line_search_max_iter=line_search_max_iter,
-            n_critic_updates=n_critic_updates,
-            gae_lambda=gae_lambda,
-            normalize_advantage=normalize_advantage,
-            target_kl=target_kl,
-            sub_sampling_factor=sub_sampling_factor,
-        )
-        super().__init__(
-            policy,
-            env,
-            config,
-            use_sde=use_sde,
-            sde_sample_freq=sde_sample_freq,
-            rollout_buffer_class=rollout_buffer_class,
-            rollout_buffer_kwargs=rollout_buffer_kwargs,
-            stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log,
-            policy_kwargs=policy_kwargs,
-            verbose=verbose,
-            seed=seed,
-            device=device,
-            backend=backend,
-            _init_setup_model=_init_setup_model,
-        )
+        super().__init__(**constructor_arguments(locals(), TRPOConfig))
 
     def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
         resolved = super()._resolve_policy(policy)
@@ -110,27 +83,9 @@ class TRPO(OnPolicyAlgorithm):
             raise ValueError(f"TRPO cannot train {name}, a policy with memory; use RecurrentPPO for it")
         return resolved
 
-    def _settings(self) -> TrustRegionSettings:
-        """The hyperparameters of this moment, schedules evaluated."""
-        return TrustRegionSettings(
-            learning_rate=self.lr_schedule(self._current_progress_remaining),
-            batch_size=self.batch_size,
-            n_critic_updates=self.n_critic_updates,
-            target_kl=self.target_kl,
-            cg_max_steps=self.cg_max_steps,
-            cg_damping=self.cg_damping,
-            line_search_shrinking_factor=self.line_search_shrinking_factor,
-            line_search_max_iter=self.line_search_max_iter,
-            sub_sampling_factor=self.sub_sampling_factor,
-            normalize_advantage=self.normalize_advantage,
-            skip_non_finite=self.on_non_finite == "skip",
-        )
-
     def train(self) -> None:
         """One step of the policy, then the value network's, from the rollout buffer; records the metrics."""
-        self._current_backend()  # back into flat memory, which the kernels of collecting read
-        metrics = TRPOLearner(self.policy, self.generator).update(self.rollout_buffer, self._settings())
-        self._n_updates += 1
-        for name, value in metrics.items():
-            self.logger.record(f"train/{name}", value)
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        config: Any = self.configuration()
+        progress = self._current_progress_remaining
+        settings = replace(config.at(progress), learning_rate=self.lr_schedule(progress))
+        self._record(self.learner.update(self.rollout_buffer, settings, self.on_non_finite == "skip"))

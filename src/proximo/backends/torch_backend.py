@@ -2,99 +2,204 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from proximo.data import Array, Observation, RNNStates, Rollout
-from proximo.errors import NonFiniteError
-from proximo.functional.spaces import obs_as_tensor
+from proximo.backends.base import Loss, Precision, UpdateReport, non_finite_update, split_epochs
+from proximo.backends.gradient_step import GradientStep, Reduce
+from proximo.backends.noise import draw_noise, draw_normals
+from proximo.backends.transfers import to_device, to_host
+from proximo.config import UpdateSettings
+from proximo.data import Array, Minibatch, Observation, RNNStates, Rollout, TensorObservation
+from proximo.functional.losses import LossTerms
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.distributions import StateDependentNoiseDistribution
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.recurrent import RecurrentActorCriticPolicy
+from proximo.rollout.storage import RolloutBuffer
+
+TERMS = 6  # of LossTerms, without the extra ones
 
 
 class TorchBackend:
     """Acts and steps with plain PyTorch over flat memory: one gradient norm, one optimiser call."""
 
-    def __init__(self, policy: ActorCriticPolicy, flat: FlatParameters, reason: str, sde_sample_freq: int = -1) -> None:
-        self.policy = policy
-        self.flat = flat
+    def __init__(
+        self,
+        policy: ActorCriticPolicy,
+        flat: FlatParameters,
+        generator: np.random.Generator,
+        reason: str,
+        *,
+        sde_sample_freq: int = -1,
+        precision: Precision = "float32",
+        reduce: Reduce | None = None,
+    ) -> None:
+        """Every ``sde_sample_freq`` steps the matrices of state-dependent noise are redrawn; −1: once per rollout."""
+        self.policy, self.flat, self.generator = policy, flat, generator
         self.description = f"torch: {reason}"
-        if type(policy.optimizer) in (torch.optim.Adam, torch.optim.AdamW):
-            for group in policy.optimizer.param_groups:
-                if group["fused"] is None and group["foreach"] is None:
-                    group["fused"] = True  # one pass over parameters and moments instead of seven
-        self.sde_sample_freq = sde_sample_freq  # steps between new noise matrices; −1: one set per rollout
+        self.step = GradientStep(flat, policy.optimizer, reduce)
+        self.sde_sample_freq = sde_sample_freq
+        self.precision = precision
         self.states: RNNStates | None = None  # what a policy with memory remembers of the current episodes
+        self._noise: Tensor | None = None  # [time, env, column] of the current rollout
 
     def is_current(self) -> bool:
         """Whether the policy's parameters are still where they were bound."""
         return self.flat.is_current()
 
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.policy.device.type, dtype=torch.bfloat16)
+
+    # -- acting
+
     def start_rollout(self, steps: int, environments: int) -> None:
+        """Draw the random numbers of a whole rollout; they move to the device together."""
         self.policy.set_training_mode(False)
+        if kinds := self.policy.action_dist.noise_kinds:
+            noise = np.empty((steps, environments, len(kinds)), np.float32)
+            draw_noise(noise, kinds, self.generator)
+            self._noise = torch.from_numpy(noise).to(self.policy.device)
         if self.policy.use_sde:
-            self.policy.reset_noise(environments)
+            self._redraw_matrices(environments)
         if isinstance(self.policy, RecurrentActorCriticPolicy):
             empty = self.policy.initial_states(environments)
             if self.states is None or self.states.shapes() != empty.shapes():  # the first rollout, or another network
                 self.states = empty
+
+    def _redraw_matrices(self, environments: int) -> None:
+        distribution = self.policy.action_dist
+        own = "reset_noise" in vars(self.policy) or type(self.policy).reset_noise is not ActorCriticPolicy.reset_noise
+        if own or not isinstance(distribution, StateDependentNoiseDistribution):
+            self.policy.reset_noise(environments)  # a user's own way to draw it
+            return
+        normals = np.empty((environments, distribution.action_dim, distribution.latent_sde_dim), np.float32)
+        draw_normals(normals, self.generator)
+        distribution.use_weights(torch.from_numpy(normals).to(self.policy.device), self.policy.log_std)
 
     @torch.no_grad()
     def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
         """Sample actions for [env, …] observations into row ``step``; returns them as the environment takes them."""
         # sampling from NaN logits would fail with torch's words, which name neither step nor environment
         check_finite_row("observation", observations, step)
-        if self.policy.use_sde and self.sde_sample_freq > 0 and step % self.sde_sample_freq == 0:
-            self.policy.reset_noise(rollout.environments)
-        tensors, options = obs_as_tensor(observations, self.policy.device), {}
-        if rollout.action_masks is not None:
-            options["action_masks"] = torch.as_tensor(rollout.action_masks[step], device=self.policy.device)
-        if self.states is None:
-            actions, values, log_probs = self.policy(tensors, **options)
-        else:
-            self._keep_states(self.states, rollout, step)
-            starts = torch.as_tensor(rollout.episode_starts[step], dtype=torch.float32, device=self.policy.device)
-            actions, values, log_probs, self.states = self.policy(tensors, self.states, starts, **options)
-        rollout.values[step] = values.flatten().cpu().numpy()
-        rollout.log_probs[step] = log_probs.cpu().numpy()
-        chosen = actions.cpu().numpy()
-        rollout.actions[step] = chosen.reshape(rollout.actions.shape[1:])
-        return self.policy.bound_actions(chosen)
+        if self.policy.use_sde and self.sde_sample_freq > 0 and step and step % self.sde_sample_freq == 0:
+            self._redraw_matrices(rollout.environments)
+        starts = None if self.states is None else rollout.episode_starts[step].astype(np.float32)
+        masks = None if rollout.action_masks is None else rollout.action_masks[step]
+        tensors, starts_there, masks_there = self._inputs(observations, starts, masks)
+        options = {} if masks_there is None else {"action_masks": masks_there}
+        distribution = self.policy.action_dist
+        distribution.noise = None if self._noise is None else self._noise[step]
+        with self._autocast():
+            if self.states is None:
+                actions, values, log_probs = self.policy(tensors, **options)
+            else:
+                self._keep_states(self.states, rollout, step)
+                actions, values, log_probs, self.states = self.policy(tensors, self.states, starts_there, **options)
+        distribution.noise = None  # a user's distribution may not have taken it
+        found_values, found_log_probs, columns = to_host([values.float(), log_probs.float(), actions])
+        rollout.values[step] = found_values[:, 0]
+        rollout.log_probs[step] = found_log_probs[:, 0]
+        rollout.actions[step] = columns.reshape(rollout.actions.shape[1:])
+        chosen = rollout.actions[step].reshape(actions.shape)
+        return self.policy.bound_actions(chosen.astype(rollout.actions.dtype))
+
+    def _inputs(
+        self, observations: Observation, *others: Array | None
+    ) -> tuple[TensorObservation, Tensor | None, Tensor | None]:
+        """Observations, episode starts and masks on the policy's device, sent together."""
+        parts = list(observations.values()) if isinstance(observations, dict) else [observations]
+        given = [other for other in others if other is not None]
+        sent = to_device([*parts, *given], self.policy.device)
+        rest = iter(sent[len(parts) :])
+        starts, masks = (None if other is None else next(rest) for other in others)
+        if isinstance(observations, dict):
+            return dict(zip(observations, sent, strict=False)), starts, masks
+        return sent[0], starts, masks
 
     @staticmethod
     def _keep_states(states: RNNStates, rollout: Rollout, step: int) -> None:
         """Store what is remembered where a training sequence begins."""
         if step == 0:
             sequences = -(-rollout.steps // rollout.sequence_length)
-            rollout.states = states.map(lambda part: torch.zeros(sequences, *part.shape))
+            rollout.states = states.map(lambda part: part.new_zeros((sequences, *part.shape)))
         if step % rollout.sequence_length == 0 and rollout.states is not None:
             for memory, part in zip(rollout.states.parts(), states.parts(), strict=True):
                 memory[step // rollout.sequence_length] = part
 
     @torch.no_grad()
     def values(
-        self, observations: Observation, environment: int | None = None, episode_starts: Array | None = None
+        self,
+        observations: Observation,
+        environments: NDArray[np.int64] | None = None,
+        episode_starts: Array | None = None,
     ) -> Array:
         """V for [batch, …] observations: [batch] float32."""
-        tensors = obs_as_tensor(observations, self.policy.device)
-        if self.states is None:
-            values = self.policy.predict_values(tensors)
-        else:
-            which = slice(None) if environment is None else slice(environment, environment + 1)
-            memory = tuple(part[:, which] for part in self.states.vf)
-            starts = torch.zeros(1) if episode_starts is None else torch.from_numpy(episode_starts)
-            values = self.policy.predict_values(tensors, memory, starts.float().to(self.policy.device))  # type: ignore[call-arg]
-        return values.flatten().cpu().numpy()
+        starts = None
+        if self.states is not None:
+            rows = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
+            starts = (np.zeros(rows) if episode_starts is None else episode_starts).astype(np.float32)
+        tensors, starts_there, _ = self._inputs(observations, starts, None)
+        with self._autocast():
+            if self.states is None:
+                values = self.policy.predict_values(tensors)
+            else:
+                memory = self.states.vf
+                if environments is not None:
+                    chosen = torch.from_numpy(environments).to(self.policy.device)
+                    memory = tuple(part.index_select(1, chosen) for part in memory)
+                values = self.policy.predict_values(tensors, memory, starts_there)  # type: ignore[call-arg]
+        return values.float().flatten().cpu().numpy()
 
-    def descend(self, loss: Tensor, max_grad_norm: float) -> None:
-        """One step against the gradient of ``loss``, its norm cut to ``max_grad_norm``; nothing on a non-finite one."""
-        self.flat.bind_gradients()
-        self.flat.zero_gradients()
-        loss.backward()
-        norm = self.flat.gradient_norm()
-        if not torch.isfinite(norm):
-            raise NonFiniteError(f"the gradient norm is {float(norm)} (loss {float(loss.detach())})")
-        self.flat.gradients.mul_(torch.clamp(max_grad_norm / (norm + 1e-6), max=1.0))
-        self.policy.optimizer.step()
+    # -- learning
+
+    def update(
+        self, buffer: RolloutBuffer, orders: NDArray[np.int64], settings: UpdateSettings, loss: Loss
+    ) -> UpdateReport:
+        """Epochs of gradient steps; what they report is read from the device once, at the end."""
+        rows: list[Tensor] = []
+        extra: dict[str, list[Tensor]] = {}
+        counts = []
+        for epoch in buffer.epochs(orders, settings.batch_size, self.policy.device):
+            counts.append(0)
+            stopped = False
+            for batch in epoch:
+                terms, stopped = self._minibatch(batch, settings, loss, len(rows))
+                rows.append(torch.stack([term.detach().float() for term in terms[:TERMS]]))  # type: ignore[union-attr]
+                for name, term in terms.extra.items():
+                    extra.setdefault(name, []).append(term.detach())
+                counts[-1] += 1
+                if stopped:
+                    break
+            if stopped:
+                break
+        found = torch.stack(rows).cpu().numpy().astype(np.float64)
+        if not settings.skip_non_finite and (skipped := np.flatnonzero(np.isnan(found[:, -1]))).size:
+            raise non_finite_update(int(skipped[0]))
+        epochs = split_epochs(found, counts[0])
+        return UpdateReport(epochs, {name: torch.stack(terms).cpu().numpy() for name, terms in extra.items()})
+
+    def _minibatch(self, batch: Minibatch, settings: UpdateSettings, loss: Loss, index: int) -> tuple[LossTerms, bool]:
+        """One gradient step, and whether the KL divergence ends the update before it."""
+        with self._autocast():
+            terms = loss(batch, settings)
+        norm = self.step.gradient(terms.loss.backward)
+        finite = torch.isfinite(norm) & torch.isfinite(terms.loss.detach())
+        if settings.target_kl is not None and bool(finite) and float(terms.approx_kl) > 1.5 * settings.target_kl:
+            return terms, True
+        applied = self.step.apply(finite, norm, settings.max_grad_norm)
+        if isinstance(applied, Tensor):
+            return terms._replace(loss=torch.where(applied, terms.loss.detach(), math.nan)), False
+        if not applied:
+            if not settings.skip_non_finite:
+                raise non_finite_update(index)
+            return terms._replace(loss=torch.full_like(terms.loss.detach(), math.nan)), False
+        return terms, False

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, make_dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import tyro
 
+from proximo.config import OnPolicyConfig
 from proximo.data import Schedule
 from proximo.errors import near_matches
 from proximo.zoo.presets import schedule_from_text
@@ -54,9 +51,9 @@ def default_is(text: str) -> Any:
     return tyro.conf.arg(help_behavior_hint=f"(default: {text})")
 
 
-def hyperparameter_flags(config_class: type, defaults: Mapping[str, Any]) -> type:
+def hyperparameter_flags(config_class: type[OnPolicyConfig], defaults: Mapping[str, Any]) -> type:
     """A dataclass with a flag for every field of a configuration, each unset; the help text shows ``defaults``."""
-    helps = field_docstrings(config_class)
+    helps = config_class.meanings()
     types = get_type_hints(config_class)
     entries = []
     for item in fields(config_class):
@@ -65,20 +62,6 @@ def hyperparameter_flags(config_class: type, defaults: Mapping[str, Any]) -> typ
         shown = tyro.conf.arg(help=helps[item.name], help_behavior_hint=hint)
         entries.append((item.name, Annotated[Any, one_word(parse, metavar), shown], field(default=UNSET)))
     return make_dataclass("hyperparameters", entries, kw_only=True)
-
-
-def field_docstrings(dataclass: type) -> dict[str, str]:
-    """The string written under each field of a dataclass and its bases."""
-    found: dict[str, str] = {}
-    for base in reversed(dataclass.__mro__[:-1]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        statements = body.body if isinstance(body, ast.ClassDef) else []
-        for statement, following in pairwise(statements):
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                value = following.value if isinstance(following, ast.Expr) else None
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    found[statement.target.id] = inspect.cleandoc(value.value)
-    return found
 
 
 def toml_table(text: str) -> dict[str, Any]:

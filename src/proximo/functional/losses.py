@@ -1,37 +1,13 @@
-"""The losses of the learners, one number per minibatch."""
+"""The terms of a learner's loss, each one number per minibatch of shape [batch]."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-from proximo.data import Minibatch
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpdateSettings:
-    """What one update needs to know: the hyperparameters with their schedules already evaluated.
-
-    A2C is PPO with the plain objective and one epoch over one batch (Huang et al. 2022, arXiv 2205.09123).
-    """
-
-    objective: Literal["clipped", "plain"] = "clipped"
-    learning_rate: float
-    batch_size: int
-    n_epochs: int
-    clip_range: float
-    clip_range_vf: float | None
-    pessimistic_value: bool = False  # with clip_range_vf: the larger of the clipped and the plain squared error counts
-    normalize_advantage: bool
-    ent_coef: float
-    vf_coef: float
-    max_grad_norm: float
-    target_kl: float | None
-    skip_non_finite: bool = False  # pass by a minibatch whose loss or gradient is no number, instead of stopping
 
 
 class LossTerms(NamedTuple):
@@ -43,6 +19,7 @@ class LossTerms(NamedTuple):
     approx_kl: Tensor
     clip_fraction: Tensor
     loss: Tensor
+    extra: Mapping[str, Tensor] = {}  # further terms to be logged, by name; the loss holds them already
 
 
 def normalize(advantages: Tensor) -> Tensor:
@@ -68,35 +45,26 @@ def clipped_values(values: Tensor, old_values: Tensor, clip_range: float | None)
     return values if clip_range is None else old_values + torch.clamp(values - old_values, -clip_range, clip_range)
 
 
-def value_error(values: Tensor, batch: Minibatch, settings: UpdateSettings) -> Tensor:
+def value_error(
+    values: Tensor, old_values: Tensor, returns: Tensor, clip_range: float | None = None, pessimistic: bool = False
+) -> Tensor:
     """E[(V − R)²] with V clipped around its old value; the pessimistic form is E[max((V − R)², (clip(V) − R)²)]."""
-    clipped = clipped_values(values, batch.old_values, settings.clip_range_vf)
-    if settings.clip_range_vf is None or not settings.pessimistic_value:
-        return functional.mse_loss(clipped, batch.returns)
-    return torch.max((values - batch.returns).square(), (clipped - batch.returns).square()).mean()
+    clipped = clipped_values(values, old_values, clip_range)
+    if clip_range is None or not pessimistic:
+        return functional.mse_loss(clipped, returns)
+    return torch.max((values - returns).square(), (clipped - returns).square()).mean()
+
+
+def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
+    """−E[H]; without a closed form, −log p of the sampled actions estimates the entropy."""
+    return torch.mean(log_prob) if entropy is None else -torch.mean(entropy)
+
+
+def clip_fraction(ratio: Tensor, clip_range: float) -> Tensor:
+    """How many probability ratios lie outside 1 ± ε."""
+    return torch.mean((torch.abs(ratio - 1.0) > clip_range).float())
 
 
 def approximate_kl(log_ratio: Tensor) -> Tensor:
     """KL(old ‖ new) from samples of old, low in variance and never negative: E[r − 1 − log r]."""
     return torch.mean(torch.exp(log_ratio) - 1.0 - log_ratio)
-
-
-def actor_critic_loss(
-    values: Tensor, log_prob: Tensor, entropy: Tensor | None, batch: Minibatch, settings: UpdateSettings
-) -> LossTerms:
-    """L = L_policy + ent_coef · L_entropy + vf_coef · L_value over one minibatch of shape [batch]."""
-    advantages = normalize(batch.advantages) if settings.normalize_advantage else batch.advantages
-    log_ratio = log_prob - batch.old_log_prob
-    ratio = torch.exp(log_ratio)
-    if settings.objective == "clipped":
-        policy_loss = clipped_surrogate(advantages, ratio, settings.clip_range)
-    else:
-        policy_loss = plain_objective(advantages, log_prob)
-    value_loss = value_error(values, batch, settings)
-    # without a closed form, −log p of the sampled actions estimates the entropy
-    entropy_loss = torch.mean(log_prob) if entropy is None else -torch.mean(entropy)
-    with torch.no_grad():
-        approx_kl = approximate_kl(log_ratio)
-        clip_fraction = torch.mean((torch.abs(ratio - 1.0) > settings.clip_range).float())
-    loss = policy_loss + settings.ent_coef * entropy_loss + settings.vf_coef * value_loss
-    return LossTerms(policy_loss, value_loss, entropy_loss, approx_kl, clip_fraction, loss)

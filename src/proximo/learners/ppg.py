@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from proximo.backends.fused import FusedBackend
-from proximo.backends.torch_backend import TorchBackend
+from proximo.backends.base import non_finite_update
+from proximo.backends.gradient_step import GradientStep
+from proximo.backends.runtime import Runtime
+from proximo.config import PPGConfig, UpdateSettings
 from proximo.data import Array, Metrics
 from proximo.errors import NonFiniteError
-from proximo.functional.losses import UpdateSettings
-from proximo.learners.ppo import PPOLearner, non_finite_update
+from proximo.files.encoding import register_class
+from proximo.functional.trust_region import influential
+from proximo.learners.ppo import PPOLearner
 from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.phasic import PhasicPolicy
@@ -29,20 +32,6 @@ from proximo.rollout.phase import PhaseBatch, PhaseBuffer
 from proximo.rollout.storage import RolloutBuffer
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam remembers of each parameter
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuxiliarySettings:
-    """What an auxiliary phase needs to know, and the value's own number of epochs."""
-
-    learning_rate: float
-    value_epochs: int
-    epochs: int
-    minibatches: int  # per epoch
-    accumulate: int  # minibatches per step
-    kl_coef: float
-    max_grad_norm: float
-    skip_non_finite: bool = False  # pass by a step whose gradient is no number, instead of stopping
 
 
 class Unit(NamedTuple):
@@ -67,23 +56,13 @@ class FlatAdam:
         previous = self.moments() if hasattr(self, "flat") else {}
         self.flat = flat
         self._whole = nn.Parameter(flat.data)
-        self._adam = torch.optim.Adam([self._whole], eps=self.eps, fused=True)
+        self._whole.grad = flat.gradients
+        self.adam = torch.optim.Adam([self._whole], eps=self.eps, fused=True)
         self.load_moments(previous)
-
-    def descend(self, learning_rate: float, max_grad_norm: float) -> None:
-        """One step against the gradients in the flat memory, their norm cut to ``max_grad_norm``."""
-        gradients = self.flat.gradients
-        norm = self.flat.gradient_norm()
-        if not torch.isfinite(norm):
-            raise NonFiniteError(f"the gradient norm is {float(norm)}")
-        gradients.mul_(torch.clamp(max_grad_norm / (norm + 1e-6), max=1.0))
-        self._whole.grad = gradients
-        self._adam.param_groups[0]["lr"] = learning_rate
-        self._adam.step()
 
     def moments(self) -> dict[str, Tensor]:
         """Adam's memory by name of parameter (``"value_net.bias.exp_avg"``), and its count of steps (``"step"``)."""
-        state = self._adam.state[self._whole]
+        state = self.adam.state[self._whole]
         if not state:
             return {}
         found = {
@@ -96,7 +75,7 @@ class FlatAdam:
     @torch.no_grad()
     def load_moments(self, moments: Mapping[str, Tensor]) -> None:
         """Take over what :meth:`moments` gave; nothing is the state before the first step."""
-        self._adam.state.clear()
+        self.adam.state.clear()
         if not moments:
             return
         flat = {moment: torch.zeros_like(self.flat.data) for moment in MOMENTS}
@@ -110,46 +89,49 @@ class FlatAdam:
                     )
                 segment.view(flat[moment]).copy_(given)
         step = torch.as_tensor(moments["step"], dtype=torch.float32, device=self.flat.data.device)
-        self._adam.state[self._whole] = {"step": step.clone(), **flat}
+        self.adam.state[self._whole] = {"step": step.clone(), **flat}
 
 
 class PPGLearner:
     """Owns a PPO learner for the policy phase, the rollouts of the phase, and an optimiser for the auxiliary phase."""
 
-    def __init__(
-        self,
-        policy: PhasicPolicy,
-        backend: TorchBackend | FusedBackend,
-        generator: np.random.Generator,
-        phase: PhaseBuffer,
-    ) -> None:
-        self.policy, self.phase, self.generator = policy, phase, generator
-        self.policy_phase = PPOLearner(policy, backend, generator)
-        self.optimizer = FlatAdam(backend.flat, eps=float(policy.optimizer.param_groups[0].get("eps", 1e-8)))
+    policy_phase_class: ClassVar[type[PPOLearner]] = PPOLearner
 
-    def bind(self, policy: PhasicPolicy, backend: TorchBackend | FusedBackend) -> None:
-        """Go on with another backend, after the policy's parameters have moved or parts of it were replaced."""
-        if backend is self.policy_phase.backend:
-            return
-        same_layout = _layout(backend.flat) == _layout(self.optimizer.flat)
-        self.policy = policy
-        self.policy_phase = PPOLearner(policy, backend, self.generator)
-        if same_layout:
-            self.optimizer.bind(backend.flat)
-        else:  # another network: nothing is known of it
-            self.optimizer = FlatAdam(backend.flat, self.optimizer.eps)
+    def __init__(self, runtime: Runtime, phase: PhaseBuffer) -> None:
+        self.runtime, self.phase = runtime, phase
+        self.policy_phase = self.policy_phase_class(runtime)
+        self.optimizer = FlatAdam(runtime.flat, eps=float(self.policy.optimizer.param_groups[0].get("eps", 1e-8)))
 
-    def update(self, buffer: RolloutBuffer, settings: UpdateSettings, auxiliary: AuxiliarySettings) -> Metrics:
+    @property
+    def policy(self) -> PhasicPolicy:
+        return self.runtime.policy  # type: ignore[return-value]
+
+    def obstacle(self) -> str | None:
+        """Why the kernels cannot do the policy phase; None if they can."""
+        return self.policy_phase.obstacle()
+
+    def update(self, buffer: RolloutBuffer, settings: UpdateSettings, phases: PPGConfig) -> Metrics:
         """Train on one rollout with its advantages; an auxiliary phase follows when the last of its rollouts is in.
 
-        The metrics are PPO's, and of an auxiliary phase ``aux_value_loss`` and ``kl_loss``.
+        ``phases`` is the configuration with its schedules evaluated. The metrics are PPO's, and of an auxiliary phase
+        ``aux_value_loss`` and ``kl_loss``.
         """
-        metrics = self._policy_update(buffer, settings, auxiliary.value_epochs)
+        metrics = self._policy_update(buffer, settings, phases.value_epochs)
         self.phase.add(buffer.rollout)
         if self.phase.full:
-            metrics |= self.auxiliary_update(auxiliary)
+            metrics |= self.auxiliary_update(phases, settings)
             self.phase.clear()
         return metrics
+
+    def current_optimizer(self) -> FlatAdam:
+        """The auxiliary phase's optimiser, over the flat memory of this moment."""
+        flat = self.runtime.flat
+        if flat is not self.optimizer.flat:
+            if _layout(flat) == _layout(self.optimizer.flat):
+                self.optimizer.bind(flat)
+            else:  # another network: nothing is known of it
+                self.optimizer = FlatAdam(flat, self.optimizer.eps)
+        return self.optimizer
 
     # -- the policy phase
 
@@ -159,39 +141,37 @@ class PPGLearner:
             settings = replace(settings, normalize_advantage=False)
         common = min(settings.n_epochs, value_epochs)
         metrics = self.policy_phase.update(buffer, replace(settings, n_epochs=common))
-        surplus = replace(settings, n_epochs=max(settings.n_epochs, value_epochs) - common)
+        surplus = max(settings.n_epochs, value_epochs) - common
         if value_epochs > common:
-            self._surplus_epochs(buffer, surplus, of_value=True)
+            self._surplus_epochs(buffer, settings, surplus, of_value=True)
         elif settings.n_epochs > common:
-            metrics["epochs"] += self._surplus_epochs(buffer, surplus, of_value=False)
+            metrics["epochs"] += self._surplus_epochs(buffer, settings, surplus, of_value=False)
         return metrics
 
-    def _surplus_epochs(self, buffer: RolloutBuffer, settings: UpdateSettings, of_value: bool) -> int:
+    def _surplus_epochs(self, buffer: RolloutBuffer, settings: UpdateSettings, epochs: int, of_value: bool) -> int:
         """Further epochs of the policy or of the value alone; how many were begun before ``target_kl`` ended them."""
-        epochs = 0
-        for epoch in self.policy_phase.minibatches(buffer, settings):
-            epochs += 1
+        orders, step = self.policy_phase.orders(buffer, epochs), self.runtime.gradient_step()
+        parameters: list[nn.Parameter] | None = None  # those that the loss depends on; the others stay as they are
+        begun = 0
+        for epoch in buffer.epochs(orders, settings.batch_size, self.policy.device):
+            begun += 1
             for index, batch in enumerate(epoch):
                 terms = self.policy_phase.loss_terms(batch, settings)
+                loss = terms.policy_loss + settings.ent_coef * terms.entropy_loss
+                if of_value:
+                    loss = settings.vf_coef * terms.value_loss
+                parameters = parameters or influential(loss, [p for p in self.policy.parameters() if p.requires_grad])
+                norm = step.gradient(loss.backward, parameters)
                 if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
-                    return epochs
-                policy_loss = terms.policy_loss + settings.ent_coef * terms.entropy_loss
-                self._surplus_step(settings.vf_coef * terms.value_loss if of_value else policy_loss, settings, index)
-        return epochs
-
-    def _surplus_step(self, loss: Tensor, settings: UpdateSettings, index: int) -> None:
-        optimizer = self.policy.optimizer
-        optimizer.zero_grad()  # what gets no gradient is passed by, its momentum too
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), settings.max_grad_norm)
-        if torch.isfinite(norm):
-            optimizer.step()
-        elif not settings.skip_non_finite:
-            raise non_finite_update(index)
+                    return begun
+                applied = step.apply(torch.isfinite(norm), norm, settings.max_grad_norm)
+                if not settings.skip_non_finite and not applied:
+                    raise non_finite_update(index)
+        return begun
 
     # -- the auxiliary phase
 
-    def auxiliary_update(self, settings: AuxiliarySettings) -> Metrics:
+    def auxiliary_update(self, phases: PPGConfig, settings: UpdateSettings) -> Metrics:
         """Descend ½(V_aux − R)² + ½(V − R)² + kl_coef · KL(old ‖ new) over all rollouts of the phase.
 
         The auxiliary head learns the distance of R from the mean of the phase, and where returns are spread widely
@@ -200,18 +180,20 @@ class PPGLearner:
         """
         unit = self._unit_of_returns()
         self.policy.set_training_mode(True)
-        flat = self.optimizer.flat
-        flat.bind_gradients()
+        optimizer = self.current_optimizer()
+        rate = settings.learning_rate if phases.aux_learning_rate is None else phases.aux_learning_rate
+        optimizer.adam.param_groups[0]["lr"] = rate
+        step = self.runtime.gradient_step(optimizer.adam)
         with self.policy.auxiliary_phase():
             old = self._old_rows()
             losses: list[Tensor] = []
-            for _ in range(settings.epochs):
-                minibatches = list(self.phase.epoch(settings.minibatches, self.generator))
-                for start in range(0, len(minibatches), settings.accumulate):
-                    rows = np.concatenate(minibatches[start : start + settings.accumulate])
-                    losses.append(self._auxiliary_step(rows, old, unit, settings))
-        flat.zero_gradients()  # the policy phase has none for the auxiliary head
-        mean = torch.stack(losses).nanmean(dim=0)  # steps that were passed by count as NaN
+            for _ in range(phases.aux_epochs):
+                minibatches = list(self.phase.epoch(phases.num_aux_mini_batch, self.runtime.generator))
+                for start in range(0, len(minibatches), phases.num_aux_grad_accum):
+                    rows = np.concatenate(minibatches[start : start + phases.num_aux_grad_accum])
+                    losses.append(self._auxiliary_step(step, rows, old, unit, phases.kl_coef, settings))
+        step.flat.zero_gradients()  # the policy phase has none for the auxiliary head
+        mean = torch.stack(losses).nanmean(dim=0)  # steps that were skipped count as NaN
         return {"aux_value_loss": float(mean[0]), "kl_loss": float(mean[1])}
 
     def _unit_of_returns(self) -> Unit:
@@ -228,22 +210,31 @@ class PPGLearner:
         ]
         return torch.cat(rows)
 
-    def _auxiliary_step(self, rows: NDArray[np.int64], old: Tensor, unit: Unit, settings: AuxiliarySettings) -> Tensor:
+    def _auxiliary_step(
+        self,
+        step: GradientStep,
+        rows: NDArray[np.int64],
+        old: Tensor,
+        unit: Unit,
+        kl_coef: float,
+        settings: UpdateSettings,
+    ) -> Tensor:
         """One step over ``rows``, whose gradient is gathered chunk by chunk; [auxiliary value loss, divergence]."""
-        self.optimizer.flat.zero_gradients()
         total = torch.zeros(2, device=self.policy.device)
-        for chunk in self.phase.chunks(rows, self.policy.device):
-            total += self._accumulate(chunk, old, len(rows), unit, settings.kl_coef)
-        try:
-            self.optimizer.descend(settings.learning_rate, settings.max_grad_norm)
-        except NonFiniteError as error:
-            if settings.skip_non_finite:
-                return torch.full_like(total, math.nan)
-            raise NonFiniteError(
-                f"{error} in the auxiliary phase; the step was not applied. A smaller aux_learning_rate, or "
-                "VecNormalize around the environment, usually cures this"
-            ) from error
-        return total
+
+        def accumulate() -> None:
+            for chunk in self.phase.chunks(rows, self.policy.device):
+                total.add_(self._accumulate(chunk, old, len(rows), unit, kl_coef))
+
+        norm = step.gradient(accumulate)
+        if step.apply(torch.isfinite(norm), norm, settings.max_grad_norm):
+            return total
+        if settings.skip_non_finite:
+            return torch.full_like(total, math.nan)
+        raise NonFiniteError(
+            f"the gradient norm is {float(norm)} in the auxiliary phase; the step was not applied. A smaller "
+            "aux_learning_rate, or VecNormalize around the environment, usually cures this"
+        )
 
     def _accumulate(self, batch: PhaseBatch, old: Tensor, count: int, unit: Unit, kl_coef: float) -> Tensor:
         """Add a chunk's share of the gradient of the mean over ``count`` rows."""
@@ -259,11 +250,11 @@ class PPGLearner:
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """All that the next updates depend on beside policy and random generator; memory is not copied."""
-        return {"optimizer": dict(self.optimizer.moments()), "phase": self.phase.state()}
+        return {"optimizer": dict(self.current_optimizer().moments()), "phase": self.phase.state()}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what :meth:`state_dict` gave."""
-        self.optimizer.load_moments(state["optimizer"])
+        self.current_optimizer().load_moments(state["optimizer"])
         self.phase.load_state(state["phase"])
 
 
@@ -277,3 +268,6 @@ def normalized(advantages: Array, valid: Array | None) -> Array:
 
 def _layout(flat: FlatParameters) -> list[tuple[str, torch.Size]]:
     return [(segment.name, segment.parameter.shape) for segment in flat.segments]
+
+
+register_class("PPGLearner", PPGLearner)

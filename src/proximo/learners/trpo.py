@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from proximo.backends.gradient_step import GradientStep
+from proximo.backends.runtime import Runtime
+from proximo.config import TRPOConfig
 from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
+from proximo.files.encoding import register_class
 from proximo.functional.losses import normalize
 from proximo.functional.trust_region import (
     assign_values,
@@ -35,23 +38,6 @@ from proximo.networks.distributions import Distribution, kl_divergence
 from proximo.networks.distributions.base import frozen
 from proximo.rollout.minibatches import minibatches, on_device, take
 from proximo.rollout.storage import RolloutBuffer, is_stock
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrustRegionSettings:
-    """What one update needs to know: the hyperparameters with their schedules already evaluated."""
-
-    learning_rate: float
-    batch_size: int
-    n_critic_updates: int
-    target_kl: float
-    cg_max_steps: int
-    cg_damping: float
-    line_search_shrinking_factor: float
-    line_search_max_iter: int
-    sub_sampling_factor: int
-    normalize_advantage: bool
-    skip_non_finite: bool = False  # pass by a step whose gradient is no number, instead of stopping
 
 
 class Surrogate:
@@ -88,40 +74,47 @@ class PolicyStep(NamedTuple):
 
 
 class TRPOLearner:
-    """Updates a policy from a rollout; returns metrics and keeps nothing but its random generator."""
+    """Updates a policy from a rollout and returns metrics; network, memory and random generator are the runtime's."""
 
-    def __init__(self, policy: ActorCriticPolicy, generator: np.random.Generator) -> None:
-        self.policy = policy
-        self.generator = generator
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
 
-    def update(self, buffer: RolloutBuffer, settings: TrustRegionSettings) -> Metrics:
-        """Train on one rollout with its advantages."""
+    @property
+    def policy(self) -> ActorCriticPolicy:
+        return self.runtime.policy
+
+    def obstacle(self) -> str | None:
+        """Nothing: kernels only collect for TRPO, its update is PyTorch's."""
+        return None
+
+    def update(self, buffer: RolloutBuffer, settings: TRPOConfig, skip_non_finite: bool = False) -> Metrics:
+        """Train on one rollout with its advantages; ``settings`` is the configuration with its schedules evaluated."""
         self.policy.set_training_mode(True)
-        actor, step = self._improve_policy(buffer, settings)
-        value_loss = self._fit_values(buffer, settings, self._critic(actor))
+        actor, step = self._improve_policy(buffer, settings, skip_non_finite)
+        value_loss = self._fit_values(buffer, settings, self._critic(actor), skip_non_finite)
         return {
             "policy_objective": step.objective,
             "value_loss": value_loss,
             "kl_divergence_loss": step.divergence,
             "is_line_search_success": float(step.succeeded),
-            "learning_rate": settings.learning_rate,
+            "learning_rate": float(settings.learning_rate),  # type: ignore[arg-type]
             **common_metrics(self.policy, buffer),
         }
 
     # -- the policy: one step along the natural gradient
 
     def _improve_policy(
-        self, buffer: RolloutBuffer, settings: TrustRegionSettings
+        self, buffer: RolloutBuffer, settings: TRPOConfig, skip_non_finite: bool
     ) -> tuple[list[nn.Parameter], PolicyStep]:
         """Step the policy; returns its parameters too, which are those that its distribution depends on."""
-        batch = every(settings.sub_sampling_factor, next(self._epoch(buffer, None)))
+        batch = every_nth(settings.sub_sampling_factor, next(self._epoch(buffer, None)))
         surrogate = Surrogate(self.policy, batch, settings.normalize_advantage)
         objective, divergence = surrogate()
         actor = influential(divergence, [part for part in self.policy.parameters() if part.requires_grad])
         try:
             step = natural_step(objective, divergence, actor, settings)
         except NonFiniteError as error:
-            if not settings.skip_non_finite:
+            if not skip_non_finite:
                 raise
             warnings.warn(f"the policy's step was skipped: {error}", stacklevel=2)
             return actor, PolicyStep(float(objective.detach()), 0.0, succeeded=False)
@@ -135,13 +128,14 @@ class TRPOLearner:
         return [part for part in self.policy.parameters() if part.requires_grad and id(part) not in taken]
 
     def _fit_values(
-        self, buffer: RolloutBuffer, settings: TrustRegionSettings, critic: Sequence[nn.Parameter]
+        self, buffer: RolloutBuffer, settings: TRPOConfig, critic: Sequence[nn.Parameter], skip_non_finite: bool
     ) -> float:
         """Least squares to the returns; the mean of the losses of the minibatches that were applied."""
         for group in self.policy.optimizer.param_groups:
             group["lr"] = settings.learning_rate
+        step = self.runtime.gradient_step()
         losses = [
-            self._fit_minibatch(batch, critic, settings.skip_non_finite)
+            self._fit_minibatch(step, batch, critic, skip_non_finite)
             for _ in range(settings.n_critic_updates)
             for batch in self._epoch(buffer, settings.batch_size)
         ]
@@ -151,38 +145,37 @@ class TRPOLearner:
             warnings.warn(f"{skipped} of {len(losses)} minibatches gave NaN or infinity and were skipped", stacklevel=2)
         return float(torch.stack(applied).mean()) if applied else math.nan
 
-    def _fit_minibatch(self, batch: Minibatch, critic: Sequence[nn.Parameter], skip_non_finite: bool) -> Tensor | None:
-        """One step; returns its loss, None if it was skipped."""
-        optimizer = self.policy.optimizer
+    def _fit_minibatch(
+        self, step: GradientStep, batch: Minibatch, critic: Sequence[nn.Parameter], skip_non_finite: bool
+    ) -> Tensor | None:
+        """One step of the parameters that are the value's alone; returns its loss, None if it was skipped."""
         loss = functional.mse_loss(self.policy.predict_values(batch.observations).flatten(), batch.returns)
-        optimizer.zero_grad()  # the policy's parameters have no gradient then, and the optimiser passes them by
-        loss.backward(inputs=list(critic))
-        norm = nn.utils.get_total_norm([part.grad for part in critic if part.grad is not None])
-        if not torch.isfinite(norm):
-            if skip_non_finite:
-                return None
-            raise non_finite("value network")
-        optimizer.step()
-        return loss.detach()
+        norm = step.gradient(partial(loss.backward, inputs=list(critic)), critic)
+        if step.apply(torch.isfinite(norm), norm):
+            return loss.detach()
+        if skip_non_finite:
+            return None
+        raise non_finite("value network")
 
     def _epoch(self, buffer: RolloutBuffer, batch_size: int | None) -> Iterator[Minibatch]:
         """The rollout in random order, in minibatches; None is one batch of everything."""
         if not is_stock(buffer):
             return buffer.get(batch_size)
-        order = self.generator.permutation(buffer.rollout.sample_indices())
-        return minibatches(on_device(buffer.rollout, self.policy.device), order, batch_size or len(order))
+        order = self.runtime.generator.permutation(buffer.rollout.sample_indices())
+        device = self.policy.device
+        return minibatches(
+            on_device(buffer.rollout, device), torch.as_tensor(order, device=device), batch_size or len(order)
+        )
 
 
-def every(factor: int, batch: Minibatch) -> Minibatch:
+def every_nth(factor: int, batch: Minibatch) -> Minibatch:
     """Every ``factor``-th sample of a batch."""
     if factor == 1:
         return batch
     return take(batch, torch.arange(0, len(batch.advantages), factor, device=batch.advantages.device))
 
 
-def natural_step(
-    objective: Tensor, divergence: Tensor, actor: Sequence[nn.Parameter], settings: TrustRegionSettings
-) -> Tensor:
+def natural_step(objective: Tensor, divergence: Tensor, actor: Sequence[nn.Parameter], settings: TRPOConfig) -> Tensor:
     """F⁻¹ ∇L, as long as the quadratic model of the divergence allows."""
     gradient = flat_gradient(objective, actor, retain_graph=True)
     if not torch.isfinite(gradient).all():
@@ -194,7 +187,7 @@ def natural_step(
 
 @torch.no_grad()
 def line_search(
-    surrogate: Surrogate, actor: Sequence[nn.Parameter], step: Tensor, objective: float, settings: TrustRegionSettings
+    surrogate: Surrogate, actor: Sequence[nn.Parameter], step: Tensor, objective: float, settings: TRPOConfig
 ) -> PolicyStep:
     """Shorten ``step`` until it improves the objective within the trust region, or give it up and stay."""
     start = flat_values(actor)
@@ -215,3 +208,6 @@ def non_finite(network: str) -> NonFiniteError:
         f"NaN or infinity in the gradient of the {network}; it was not applied, so the weights are still finite. "
         "VecNormalize around the environment, or a smaller learning_rate for the value network, usually cures this"
     )
+
+
+register_class("TRPOLearner", TRPOLearner)

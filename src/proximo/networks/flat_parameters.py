@@ -7,6 +7,7 @@ change, while one call can clip, step or copy them all, and compiled kernels can
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
@@ -84,11 +85,15 @@ class FlatParameters:
         self.rebind()
         self._addresses = self._current_addresses()
 
-    def bind_gradients(self) -> None:
-        """Make every ``.grad`` a view again; ``optimizer.zero_grad()`` throws them away."""
+    def bind_gradients(self, parameters: Collection[nn.Parameter] | None = None) -> None:
+        """Make every ``.grad`` a view again; ``optimizer.zero_grad()`` throws them away.
+
+        With ``parameters``, only those have one: an optimiser leaves a parameter without gradient alone.
+        """
+        chosen = None if parameters is None else {id(parameter) for parameter in parameters}
         for segment in self.segments:
             parameter = segment.parameter
-            if not parameter.requires_grad:
+            if not parameter.requires_grad or (chosen is not None and id(parameter) not in chosen):
                 parameter.grad = None
                 continue
             view = segment.view(self.gradients)

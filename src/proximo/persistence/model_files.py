@@ -35,6 +35,8 @@ COMMON_FIELDS = (
     "sde_sample_freq",
     "rollout_buffer_class",
     "rollout_buffer_kwargs",
+    "learner_class",
+    "precision",
     "tensorboard_log",
     "verbose",
     "seed",
@@ -294,5 +296,5 @@ def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[st
         if model.use_sde:
             model.policy.reset_noise(model.n_envs)  # as large as these weights say
     if "policy.optimizer" in parameters:
+        # the runtime notices that the optimiser's memory has moved, and brings it back
         model.policy.optimizer.load_state_dict(dict(parameters["policy.optimizer"]))
-        model._backend.flat.rebind()

@@ -152,20 +152,19 @@ def _set_progress(model: OnPolicyAlgorithm, progress: Mapping[str, Any]) -> None
 
 def _memory(model: OnPolicyAlgorithm) -> State | None:
     """What a policy with memory remembers of the current episodes."""
-    states = model._backend.states
+    states = model.runtime.states
     return None if states is None else {"pi": list(states.pi), "vf": list(states.vf)}
 
 
 def _set_memory(model: OnPolicyAlgorithm, memory: Mapping[str, Any] | None) -> None:
-    backend = model._current_backend()
     if memory is not None and model.policy.recurrent:
         pi, vf = (tuple(part.to(model.device) for part in memory[name]) for name in ("pi", "vf"))
-        backend.states = RNNStates(pi, vf)
+        model.runtime.states = RNNStates(pi, vf)
 
 
 def _parts(model: OnPolicyAlgorithm) -> dict[str, Any]:
     """Objects with ``state_dict`` and ``load_state_dict`` that are trained beside the policy."""
-    shaper = model._required_collector().reward_shaper
+    shaper = model.reward_shaper
     own = {"reward_shaper": shaper} if hasattr(shaper, "state_dict") else {}
     return {**own, **model.companions}
 

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from proximo.data import Array, Info, Observation, RNNStates, Rollout, StepArrays, observation_rows
+from proximo.data import Array, Info, Observation, RNNStates, Rollout, StepArrays, join_observations, observation_rows
 from proximo.envs.vector.vec_env import VecEnv, arrays_from_step, copy_observation
 from proximo.functional.spaces import get_obs_shape, obs_as_tensor
 from proximo.functional.statistics import check_finite_rollout, check_finite_row
@@ -20,13 +21,9 @@ from proximo.rollout.storage import RolloutBuffer, is_stock
 
 
 class Actor(Protocol):
-    """Runs a policy's network over the policy's own memory."""
+    """What the collector asks of a backend."""
 
-    description: str  # "fused", or "torch: " and why
     states: RNNStates | None  # what a policy with memory remembers of the current episodes
-
-    def is_current(self) -> bool:
-        """Whether the policy is still as it was bound; if not, a new backend is due."""
 
     def start_rollout(self, steps: int, environments: int) -> None:
         """Prepare for ``steps`` calls of :meth:`act` (evaluation mode, random numbers)."""
@@ -39,12 +36,15 @@ class Actor(Protocol):
         """
 
     def values(
-        self, observations: Observation, environment: int | None = None, episode_starts: Array | None = None
+        self,
+        observations: Observation,
+        environments: NDArray[np.int64] | None = None,
+        episode_starts: Array | None = None,
     ) -> Array:
         """V for [batch, …] observations: [batch] float32.
 
-        For a policy with memory: the observation is one of ``environment``'s current episode, or one of each
-        environment, new episodes starting where ``episode_starts`` [env] says.
+        For a policy with memory: of which ``environments``' current episodes they are, by default one of each; new
+        episodes start where ``episode_starts`` [batch] says.
         """
 
 
@@ -84,12 +84,13 @@ class Collector:
         self.env = env
         self.episode_infos = episode_infos
         self.episode_successes = episode_successes
-        self.reward_shaper: RewardShaper | None = None  # who changes rewards before the advantages are estimated
-        self.skip_non_finite = False  # leave out steps that hold no numbers, instead of stopping
+        self.skip_non_finite = False  # leave out steps that are not finite, instead of stopping
+        self.keep_final_observations = False  # for a reward shaper, which reads what each step led to
         self.masks: MaskReader | None = None  # who reads action masks, when actions are to be masked
         self.observations: Observation | None = None  # [env, …]; None before the first reset
         self.episode_starts: Array = np.ones(env.num_envs, np.bool_)
-        self._final_observations: dict[tuple[int, int], Observation] = {}  # (step, env) → kept for a reward shaper
+        self._final_observations: dict[tuple[int, int], Observation] = {}  # (step, env) → last of an episode
+        self._broken: BrokenSteps | None = None
 
     def reset(self) -> None:
         self.observations = self.env.reset()
@@ -102,7 +103,7 @@ class Collector:
         return self.observations  # type: ignore[return-value]
 
     def collect(self, backend: Actor, buffer: RolloutBuffer, listener: StepListener, context: dict[str, Any]) -> bool:
-        """Collect ``buffer.buffer_size`` steps and their advantages; False when the listener ended it early.
+        """Collect ``buffer.buffer_size`` steps and what follows the last; False when the listener ended it early.
 
         ``context`` holds the local variables that a listener may want to see beside the collector's own.
         """
@@ -111,12 +112,12 @@ class Collector:
         if self.masks is not None:
             shape = (buffer.buffer_size, buffer.n_envs, self.masks.width)
             buffer.rollout.action_masks = np.ones(shape, np.bool_)
-        broken = BrokenSteps(buffer.buffer_size, buffer.n_envs) if self.skip_non_finite else None
+        self._broken = BrokenSteps(buffer.buffer_size, buffer.n_envs) if self.skip_non_finite else None
         with one_thread() if self.env.has_workers else nullcontext():
-            complete = self._collect_steps(backend, buffer, listener, context, broken)
-        if complete:
-            self._finish(backend, buffer, broken)
-        return complete
+            if not self._collect_steps(backend, buffer, listener, context):
+                return False
+        self._value_last_observations(backend, buffer)
+        return True
 
     def _collect_steps(
         self,
@@ -124,14 +125,13 @@ class Collector:
         buffer: RolloutBuffer,
         listener: StepListener,
         context: dict[str, Any],
-        broken: BrokenSteps | None,
     ) -> bool:
         backend.start_rollout(buffer.buffer_size, buffer.n_envs)
         wants_steps, wants_locals = listener.wants_steps(), listener.wants_locals()
         for step in range(buffer.buffer_size):
             buffer.store_observation(step, self.current_observations())
-            if broken is not None:
-                broken.blank(step, observation_rows(buffer.rollout.observations, step))
+            if self._broken is not None:
+                self._broken.blank(step, observation_rows(buffer.rollout.observations, step))
             buffer.rollout.episode_starts[step] = self.episode_starts
             if self.masks is not None:
                 buffer.rollout.action_masks[step] = self.masks.read(step)  # type: ignore[index]
@@ -215,16 +215,19 @@ class Collector:
 
     def _record_ends(self, arrays: StepArrays, backend: Actor, buffer: RolloutBuffer, step: int) -> None:
         self.count_episodes(arrays.infos, arrays.terminated | arrays.truncated)
-        if self.reward_shaper is not None:
+        if self.keep_final_observations:
             for index, final in arrays.final_observations.items():
                 self._final_observations[step, index] = self._one_observation(final, buffer)
-        for index in np.flatnonzero(arrays.truncated).tolist():
-            if arrays.valid is not None and not arrays.valid[index]:
+        truncated = np.flatnonzero(arrays.truncated)
+        if arrays.valid is not None:
+            for index in truncated[~arrays.valid[truncated]].tolist():
                 self._cut_off(buffer.rollout, step, index)
-                continue
-            # the time limit cut the episode, the task did not end: the rest is worth V of what was last seen
-            final = self._one_observation(arrays.final_observations[index], buffer)
-            buffer.rollout.bootstrap_values[step, index] = backend.values(final, environment=index)[0]
+            truncated = truncated[arrays.valid[truncated]]
+        if truncated.size:
+            # the time limit cut these episodes, the task did not end: the rest is worth V of what was last seen
+            finals = [self._one_observation(arrays.final_observations[index], buffer) for index in truncated.tolist()]
+            values = backend.values(join_observations(finals), environments=truncated)
+            buffer.rollout.bootstrap_values[step, truncated] = values
 
     @staticmethod
     def _cut_off(rollout: Rollout, step: int, index: int) -> None:
@@ -242,26 +245,37 @@ class Collector:
             return {key: np.reshape(observation[key], (1, *shape)) for key, shape in shapes.items()}  # type: ignore[union-attr]
         return np.reshape(observation, (1, *shapes))
 
-    def _finish(self, backend: Actor, buffer: RolloutBuffer, broken: BrokenSteps | None) -> None:
+    def _value_last_observations(self, backend: Actor, buffer: RolloutBuffer) -> None:
+        """V of what the environments show after the last step; what is not finite there is blanked or refused."""
         rollout, observations = buffer.rollout, self.current_observations()
-        if broken is None:
+        if self._broken is None:
             check_finite_rollout("observation", rollout.observations)
             check_finite_row("observation", observations, buffer.buffer_size)
-            check_finite_rollout("reward", rollout.rewards)
-            check_finite_rollout("value of the final observation", rollout.bootstrap_values)
         else:
             observations = copy_observation(observations)
-            broken.blank(buffer.buffer_size, observations)
-            broken.cut_out(rollout, backend.values(observations, episode_starts=self.episode_starts))
-        if self.reward_shaper is not None:
-            self.reward_shaper(rollout, self._next_observations(rollout, observations))
-            check_finite_rollout("shaped reward", rollout.rewards)
+            self._broken.blank(buffer.buffer_size, observations)
         rollout.last_values[:] = backend.values(observations, episode_starts=self.episode_starts)
         if is_stock(buffer):
             buffer.pos, buffer.full = buffer.buffer_size, True
-            buffer.estimate_advantages()
+
+    def shape_rewards(self, rollout: Rollout, shaper: RewardShaper) -> None:
+        """Let ``shaper`` change the rewards of the rollout that was just collected."""
+        observations = copy_observation(self.current_observations())
+        if self._broken is not None:
+            self._broken.blank(rollout.steps, observations)
         else:
-            buffer.compute_returns_and_advantage(torch.from_numpy(rollout.last_values), self.episode_starts)
+            check_finite_rollout("reward", rollout.rewards)
+        shaper(rollout, self._next_observations(rollout, observations))
+        if self._broken is None:
+            check_finite_rollout("shaped reward", rollout.rewards)
+
+    def leave_out_non_finite(self, rollout: Rollout) -> None:
+        """Take steps out of training whose rewards or values are not finite, or refuse them."""
+        if self._broken is not None:
+            self._broken.cut_out(rollout, rollout.last_values)
+            return
+        check_finite_rollout("reward", rollout.rewards)
+        check_finite_rollout("value of the final observation", rollout.bootstrap_values)
 
     def _next_observations(self, rollout: Rollout, last: Observation) -> Observation:
         """[time, env, …]: what each step led to; the final observation where an episode ended there."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from proximo.data import Array, Minibatch, Observation, Rollout, TensorObservation
 
@@ -63,9 +61,9 @@ def take(batch: Minibatch, indices: torch.Tensor) -> Minibatch:
     return Minibatch(*rows)._replace(lstm_states=batch.lstm_states)  # these belong to sequences, not to rows
 
 
-def minibatches(whole: Minibatch, order: NDArray[np.int64], batch_size: int) -> Iterator[Minibatch]:
+def minibatches(whole: Minibatch, order: torch.Tensor, batch_size: int) -> Iterator[Minibatch]:
     """Consecutive pieces of ``order`` (row indices into the whole rollout); the last may be shorter."""
-    for indices in torch.as_tensor(order, device=whole.actions.device).split(batch_size):
+    for indices in order.split(batch_size):
         yield take(whole, indices)
 
 
@@ -80,7 +78,7 @@ def longest_sequence(steps: int, batch_size: int) -> int:
 
 
 def sequence_minibatches(
-    whole: Minibatch, rollout: Rollout, order: NDArray[np.int64], batch_size: int
+    whole: Minibatch, rollout: Rollout, order: torch.Tensor, batch_size: int
 ) -> Iterator[Minibatch]:
     """Minibatches of whole sequences for a policy with memory; ``order`` lists sequences.
 
@@ -98,7 +96,7 @@ def sequence_minibatches(
         raise ValueError("the rollout has sequences, but not the memory that they begin with (rollout.states)")
     states = rollout.states.map(lambda part: part.to(device))
     within = torch.arange(length, device=device)
-    for sequences in torch.as_tensor(order, device=device).split(max(1, batch_size // length)):
+    for sequences in order.split(max(1, batch_size // length)):
         chunks, columns = sequences // environments, sequences % environments
         steps = (chunks * length).unsqueeze(1) + within  # [sequence, time]
         rows = steps.clamp(max=rollout.steps - 1) * environments + columns.unsqueeze(1)
@@ -114,17 +112,11 @@ def _of_sequences(part: torch.Tensor, chunks: torch.Tensor, columns: torch.Tenso
     return part[chunks, :, columns].transpose(0, 1).contiguous()
 
 
-def epoch_minibatches(
-    whole: Minibatch,
-    rollout: Rollout,
-    permutation: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-    batch_size: int,
-) -> Iterator[Minibatch]:
-    """One pass over a rollout in random order: over its rows, or over its sequences where it has some."""
-    if not rollout.sequence_length:
-        return minibatches(whole, permutation(rollout.sample_indices()), batch_size)
-    sequences = -(-rollout.steps // rollout.sequence_length) * rollout.environments
-    return sequence_minibatches(whole, rollout, permutation(np.arange(sequences)), batch_size)
+def epoch_minibatches(whole: Minibatch, rollout: Rollout, order: torch.Tensor, batch_size: int) -> Iterator[Minibatch]:
+    """One pass over a rollout in the given order of its rows, or of its sequences where it has some."""
+    if rollout.sequence_length:
+        return sequence_minibatches(whole, rollout, order, batch_size)
+    return minibatches(whole, order, batch_size)
 
 
 def keep_valid(batch: Minibatch) -> Minibatch:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from proximo.data import Array, Minibatch, Observation, Rollout
 from proximo.files.encoding import register_class
+from proximo.functional import advantages
 from proximo.functional.actions import mask_groups, stored_action_dtype
-from proximo.functional.advantages import estimate_advantages
 from proximo.functional.spaces import Space, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import get_device
 from proximo.rollout.minibatches import epoch_minibatches, on_device
@@ -77,7 +78,7 @@ def _array_of_rollout(name: str) -> Any:
 class RolloutBuffer:
     """A rollout that can also be filled step by step with :meth:`add` and read in minibatches with :meth:`get`.
 
-    The house's own collector and learner use ``buffer.rollout`` directly; ``add`` and ``get`` serve users' code and
+    The library's own collector and learner use ``buffer.rollout`` directly; ``add`` and ``get`` serve users' code and
     subclasses given as ``rollout_buffer_class``.
     """
 
@@ -180,28 +181,29 @@ class RolloutBuffer:
         rollout.truncated[:] = False
         rollout.bootstrap_values[:] = 0.0  # whoever adds step by step has put them into the rewards
         rollout.last_values[:] = last_values.detach().cpu().numpy().reshape(-1)
-        self.estimate_advantages()
-
-    def estimate_advantages(self) -> None:
-        rollout = self.rollout
-        rollout.advantages[:], rollout.returns[:] = estimate_advantages(
-            rollout.rewards,
-            rollout.values,
-            rollout.terminated,
-            rollout.truncated,
-            rollout.bootstrap_values,
-            rollout.last_values,
-            self.gamma,
-            self.gae_lambda,
-        )
+        _estimate(self)
 
     def get(self, batch_size: int | None = None) -> Iterator[Minibatch]:
         """One epoch of minibatches in random order (NumPy's global generator); None is one batch of everything."""
         if not self.full:
             raise ValueError(f"the buffer holds {self.pos} of {self.buffer_size} steps; fill it before get()")
         batch_size = batch_size or self.buffer_size * self.n_envs
-        draw = np.random.permutation  # the global generator, because user code seeds that one
-        return epoch_minibatches(on_device(self.rollout, self.device), self.rollout, draw, batch_size)
+        # the global generator, because user code seeds that one
+        order = np.random.permutation(self.rollout.training_indices())  # noqa: NPY002
+        whole = on_device(self.rollout, self.device)
+        return epoch_minibatches(whole, self.rollout, torch.as_tensor(order, device=self.device), batch_size)
+
+    def epochs(self, orders: NDArray[np.int64], batch_size: int, device: torch.device) -> Iterator[Iterator[Minibatch]]:
+        """The minibatches of each epoch, in the given orders [epoch, sample]; the rollout moves to the device once.
+
+        A subclass decides about order and minibatches by its own ``get``.
+        """
+        if not is_stock(self):
+            yield from (self.get(batch_size) for _ in orders)
+            return
+        whole = on_device(self.rollout, device)
+        for order in torch.as_tensor(orders, device=device):
+            yield epoch_minibatches(whole, self.rollout, order, batch_size)
 
     def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
         return torch.tensor(array, device=self.device) if copy else torch.as_tensor(array, device=self.device)
@@ -212,8 +214,30 @@ class RolloutBuffer:
         return arr.swapaxes(0, 1).reshape(arr.shape[0] * arr.shape[1], *(arr.shape[2:] or (1,)))
 
 
+def estimate_advantages(buffer: RolloutBuffer, dones: Array) -> None:
+    """Advantages and returns of a full rollout; a subclass does it by its ``compute_returns_and_advantage``."""
+    if is_stock(buffer):
+        _estimate(buffer)
+    else:
+        buffer.compute_returns_and_advantage(torch.from_numpy(buffer.rollout.last_values), dones)
+
+
+def _estimate(buffer: RolloutBuffer) -> None:
+    rollout = buffer.rollout
+    rollout.advantages[:], rollout.returns[:] = advantages.estimate_advantages(
+        rollout.rewards,
+        rollout.values,
+        rollout.terminated,
+        rollout.truncated,
+        rollout.bootstrap_values,
+        rollout.last_values,
+        buffer.gamma,
+        buffer.gae_lambda,
+    )
+
+
 def is_stock(buffer: RolloutBuffer) -> bool:
-    """Whether a buffer is the house's own, so that its rollout may be filled and read without ``add`` and ``get``."""
+    """Whether a buffer is the library's own, so that its rollout may be filled and read without ``add`` and ``get``."""
     return type(buffer) is RolloutBuffer
 
 

@@ -1,4 +1,4 @@
-"""The training loop: collect, update, log; the same for every algorithm."""
+"""The training loop: collect, update, log, checkpoint; the same for every algorithm."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Trainable(Protocol):
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None: ...
 
-    def _take_up_training(self, callback: BaseCallback) -> None:
+    def _restore_training(self, callback: BaseCallback) -> None:
         """Go on from the checkpoint that the model was loaded from, if it is to."""
 
 
-class Trainer:
+class TrainingLoop:
     """Runs a model until it has seen a number of steps or a callback says stop."""
 
     def __init__(self, model: Trainable, callback: BaseCallback, log_interval: int | None) -> None:
@@ -48,33 +48,37 @@ class Trainer:
     def run(self, total_timesteps: int, local_variables: dict[str, Any], global_variables: dict[str, Any]) -> None:
         try:
             self.callback.on_training_start(local_variables, global_variables)
-            self.model._take_up_training(self.callback)
+            self.model._restore_training(self.callback)
             with freed_memory_kept():
-                self._iterate(total_timesteps)
+                while self.callback.between_iterations() and self.model.num_timesteps < total_timesteps:
+                    if not self._iterate(total_timesteps):  # checkpoints are taken between iterations
+                        break
+            if self.log_interval is not None and self.model._iteration % self.log_interval != 0:
+                self.model.dump_logs(self.model._iteration)  # the metrics of the last iterations are not lost
             self.callback.on_training_end()
         finally:
             self.callback.close()
 
-    def _iterate(self, total_timesteps: int) -> None:
+    def _iterate(self, total_timesteps: int) -> bool:
+        """One rollout with its advantages, one update; False when a callback ended the training."""
         model = self.model
-        while self.callback.between_iterations() and model.num_timesteps < total_timesteps:
-            if not model.collect_rollouts(model.env, self.callback, model.rollout_buffer, model.n_steps):
-                break
-            model._iteration += 1
-            model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
-            model.train()
-            if self.log_interval is not None and model._iteration % self.log_interval == 0:
-                model.dump_logs(model._iteration)
-        if self.log_interval is not None and model._iteration % self.log_interval != 0:
-            model.dump_logs(model._iteration)  # the metrics of the last iterations are not lost
+        if not model.collect_rollouts(model.env, self.callback, model.rollout_buffer, model.n_steps):
+            return False
+        model._iteration += 1
+        model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
+        model.train()
+        if self.log_interval is not None and model._iteration % self.log_interval == 0:
+            model.dump_logs(model._iteration)
+        return True
 
 
 class CallbackListener:
-    """Passes the collector's steps on to the callbacks, and counts them for the model."""
+    """Passes the collector's steps on to the callbacks, and counts the steps of a model: the only place that does."""
 
     def __init__(self, model: Trainable, callback: BaseCallback) -> None:
         self.model = model
         self.callback = callback
+        self._before = model.num_timesteps
 
     def wants_steps(self) -> bool:
         return self.callback.wants_steps()
@@ -87,3 +91,7 @@ class CallbackListener:
         if local_variables is not None:
             self.callback.update_locals(local_variables)
         return self.callback.on_step()
+
+    def count_whole(self, steps: int) -> None:
+        """A whole rollout is over, whether or not anybody wanted to be told of its steps."""
+        self.model.num_timesteps = self._before + steps

@@ -10,20 +10,35 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from proximo.backends.base import Loss, UpdateReport, non_finite_update, split_epochs
 from proximo.backends.fused.features import feature_encoder
-from proximo.backends.fused.obstacles import HEADS, changeable, fused_obstacle
+from proximo.backends.fused.obstacles import changeable, fused_obstacle
 from proximo.backends.fused.plan import ActionTarget, PolicyPlan, Structure, UpdatePlan
-from proximo.backends.fused.structures import Objective, Status
+from proximo.backends.fused.structures import UPDATE, Objective, Status
 from proximo.backends.fused.threads import RoleThreads
+from proximo.backends.gradient_step import GradientStep, Reduce
+from proximo.backends.noise import draw_noise
+from proximo.config import UpdateSettings
 from proximo.data import Array, Observation, RNNStates, Rollout
 from proximo.functional.actions import stored_action_dtype
 from proximo.functional.advantages import compiled_scan
-from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import get_action_dim
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions import StateDependentNoiseDistribution
 from proximo.networks.flat_parameters import FlatParameters
+from proximo.rollout.storage import RolloutBuffer
+
+# fields of the kernels' record that hold a setting of the same name
+TRANSLATED = ("objective", "clip_range_vf", "target_kl")  # None and words are numbers there
+SAME_IN_RECORD = [name for name in UpdateSettings.names() if name in (UPDATE.names or ()) and name not in TRANSLATED]
+
+
+def objective_of(settings: UpdateSettings) -> Objective:
+    try:
+        return Objective[settings.objective.upper()]
+    except KeyError:
+        raise ValueError(f"objective is {settings.objective!r}; expected 'clipped' or 'plain'") from None
 
 
 @dataclass(frozen=True)
@@ -57,25 +72,27 @@ class FusedBackend:
         generator: np.random.Generator,
         threads: int | None = None,
         sde_sample_freq: int = -1,
+        reduce: Reduce | None = None,
     ) -> None:
         """``threads`` for updates are 1 or 2, by default whichever is faster; the result is the same to the bit.
 
-        Every ``sde_sample_freq`` steps, the matrices of state-dependent noise are drawn anew; −1: once per rollout.
+        Every ``sde_sample_freq`` steps, the matrices of state-dependent noise are redrawn; −1: once per rollout.
+        With ``reduce``, gradients of several processes meet in each minibatch.
         """
         if (obstacle := fused_obstacle(policy)) is not None:
             raise ValueError(f"the fused backend cannot run this policy: {obstacle}")
         if flat.optimizer is not policy.optimizer or not flat.is_current():
-            raise ValueError("the policy's parameters have left their flat memory; build FlatParameters anew")
+            raise ValueError("the policy's parameters have left their flat memory; build FlatParameters again")
         # imported here: it loads numba, and compiles on the first use on a machine
         from proximo.backends.fused import kernels
 
         compiled_scan()  # so that nothing is left to compile in the middle of a run
         self.policy, self.flat, self.generator = policy, flat, generator
         self._kernels = kernels
+        self._step = GradientStep(flat, policy.optimizer, reduce)
         self._plan = PolicyPlan(policy, flat)
         self._update = UpdatePlan(policy, flat)
         self._encode = feature_encoder(policy.observation_space)
-        self._head = HEADS[type(policy.action_dist)]
         self._noise = policy.action_dist if isinstance(policy.action_dist, StateDependentNoiseDistribution) else None
         self._redraw_every = max(sde_sample_freq, 0) if self._noise else 0
         self._action_dtype = stored_action_dtype(policy.action_space)
@@ -108,12 +125,12 @@ class FusedBackend:
 
     def _draw(self, target: ActionTarget) -> None:
         if self._noise is None:
-            target.draw(self._head, self.generator)
+            draw_noise(target.noise, self.policy.action_dist.noise_kinds, self.generator)
         else:
             target.draw_matrices(self._deviations(self._noise), self.generator)
 
     def _deviations(self, noise: StateDependentNoiseDistribution) -> Array:
-        """Of the noise matrices, [action, latent]. Found anew only when log σ has changed, not at every redraw.
+        """Of the noise matrices, [action, latent]; computed when log σ has changed, not at every redraw.
 
         PyTorch may run its exponential in several threads, which stay awake and take the workers' cores for a while.
         """
@@ -195,7 +212,10 @@ class FusedBackend:
         structure.bind("masks", masks)
 
     def values(
-        self, observations: Observation, environment: int | None = None, episode_starts: Array | None = None
+        self,
+        observations: Observation,
+        environments: NDArray[np.int64] | None = None,
+        episode_starts: Array | None = None,
     ) -> Array:
         """V for [batch, …] observations: [batch] float32."""
         features = self._checked_features(observations)
@@ -208,6 +228,16 @@ class FusedBackend:
         if features.shape[1:] != (self._plan.features,):
             raise ValueError(f"observations give {features.shape[1]} features, the policy reads {self._plan.features}")
         return features
+
+    def update(
+        self, buffer: RolloutBuffer, orders: NDArray[np.int64], settings: UpdateSettings, loss: Loss
+    ) -> UpdateReport:
+        """All epochs in one call; the loss is the kernels' own, PPO's."""
+        self.start_update(buffer.rollout)
+        rows, status = self.ppo_epochs(orders, settings)  # one call: the second thread wakes once
+        if status.non_finite:
+            raise non_finite_update(status.minibatch)
+        return UpdateReport(split_epochs(rows, -(-orders.shape[1] // settings.batch_size)))
 
     def start_update(self, rollout: Rollout) -> None:
         """Bind the samples of a full rollout; the epochs that follow read them."""
@@ -229,29 +259,34 @@ class FusedBackend:
 
         The short last minibatch of an epoch is kept. Returns a row of terms [policy loss, value loss, entropy loss,
         approximate KL, clip fraction, loss] for each minibatch (without the one that was not finite, with the one whose
-        KL was too large), and how the epochs ended. With ``skip_non_finite`` the row of a minibatch that was passed by
+        KL was too large), and how the epochs ended. With ``skip_non_finite`` the row of a minibatch that was skipped
         has NaN for its loss.
         """
         orders = np.ascontiguousarray(orders, np.int64)
         self._check_orders(orders, settings.batch_size)
         self._update.read_optimizer()
         self._update.set(
-            objective=Objective.CLIPPED if settings.objective == "clipped" else Objective.PLAIN,
-            normalize_advantage=settings.normalize_advantage,
-            pessimistic_value=settings.pessimistic_value,
-            skip_non_finite=settings.skip_non_finite,
-            learning_rate=settings.learning_rate,
-            clip_range=settings.clip_range,
+            objective=objective_of(settings),
             clip_range_vf=-1.0 if settings.clip_range_vf is None else settings.clip_range_vf,
-            ent_coef=settings.ent_coef,
-            vf_coef=settings.vf_coef,
-            max_grad_norm=settings.max_grad_norm,
             target_kl=math.inf if settings.target_kl is None else settings.target_kl,
+            **{name: getattr(settings, name) for name in SAME_IN_RECORD},
         )
         rows = self._update.start(orders, settings.batch_size)
-        code, count = self._threads.run(partial(self._kernels.update, self._plan.address, self._update.address))
+        if self._step.reduce is None:
+            code, count = self._threads.run(partial(self._kernels.update, self._plan.address, self._update.address))
+        else:
+            code, count = self._epochs_in_halves(len(rows), settings.skip_non_finite)
         status = EpochStatus(Status(code), count)
         return (rows[: count + 1] if status.stopped else rows[:count]), status
+
+    def _epochs_in_halves(self, minibatches: int, skip_non_finite: bool) -> tuple[int, int]:
+        """The same with two calls per minibatch, gradient and apply, between which processes meet."""
+        for index in range(minibatches):
+            self._step.gradient(partial(self._kernels.gradient, self._plan.address, self._update.address, index))
+            status = self._kernels.apply(self._update.address, index)
+            if status != Status.DONE and not (status == Status.NON_FINITE and skip_non_finite):
+                return status, index
+        return Status.DONE, minibatches
 
     def _check_orders(self, orders: NDArray[np.int64], batch_size: int) -> None:
         if orders.size == 0 or orders.min() < 0 or orders.max() >= self._samples or batch_size < 1:

@@ -149,21 +149,19 @@ def predict_values(plan_address, observations, values):
 
 
 @inner
-def judge(update, metrics, squares):
-    """The loss, and whether the minibatch may be applied: divergence is looked at before the step."""
+def decide(update, metrics, squares):
+    """The loss, and whether the minibatch may be applied: divergence is looked at after the gradient."""
     loss = metrics[POLICY_LOSS] + update.ent_coef * metrics[ENTROPY_LOSS] + update.vf_coef * metrics[VALUE_LOSS]
-    if not is_finite(loss):
+    if not is_finite(loss) or not is_finite(squares[ACTOR] + squares[CRITIC]):
         return loss, NON_FINITE
-    if metrics[APPROX_KL] > 1.5 * update.target_kl:
-        return loss, KL_EXCEEDED
-    return loss, (DONE if is_finite(squares[ACTOR] + squares[CRITIC]) else NON_FINITE)
+    return loss, (KL_EXCEEDED if metrics[APPROX_KL] > 1.5 * update.target_kl else DONE)
 
 
 @inner
-def meet(barrier, role, count):
-    """Wait until the other thread has come to its meeting number ``count`` too; False when it will not come.
+def wait_for_other(barrier, role, count):
+    """Wait until the other thread has reached minibatch ``count`` too; False when it will not come.
 
-    Threads that have a core each meet within a fraction of a microsecond; where they do not, yielding lets the other
+    Threads that have a core each arrive within a fraction of a microsecond; where they do not, yielding lets the other
     one go on.
     """
     mine, other, abandoned = barrier + 64 * role, barrier + 64 * (1 - role), barrier + 128
@@ -179,30 +177,44 @@ def meet(barrier, role, count):
     return True
 
 
+@inner
+def minibatches_per_epoch(update):
+    return (update.samples + update.batch_size - 1) // update.batch_size
+
+
+@linked("void(int64, int64, int64, int64)")
+def role_gradient(plan_address, update_address, role, index):
+    """The gradient of one network over minibatch ``index`` of the update, and its terms of the loss."""
+    update = update_at(update_address)
+    per_epoch = minibatches_per_epoch(update)
+    first = index % per_epoch * update.batch_size
+    batch = min(update.batch_size, update.samples - first)
+    order = update.orders + 8 * (index // per_epoch * update.samples + first)
+    metrics = doubles(update.rows + 8 * COLUMNS * index)
+    if role == ACTOR:
+        actor_gradient(plan_address, update_address, order, batch, metrics)
+    else:
+        critic_gradient(plan_address, update_address, order, batch, metrics)
+
+
 @kernel("UniTuple(int64, 2)(int64, int64, int64, int64)")
 def update(plan_address, update_address, first_role, last_role):
     """Gradient steps over all minibatches of all epochs. Returns the status and how many minibatches were applied.
 
     The roles from ``first_role`` to ``last_role`` are this thread's. With both it works alone; with one, another thread
-    does the same for the other network, and they meet where the norm of the whole gradient is needed. Every later
-    step of a minibatch reads only what belongs to its own network, so one meeting per minibatch is enough.
+    does the same for the other network, and they wait for each other where the norm of the whole gradient is needed.
+    Every later step of a minibatch reads only what belongs to its own network, so that is enough.
     """
     update = update_at(update_address)
-    per_epoch = (update.samples + update.batch_size - 1) // update.batch_size
-    for index in range(update.epochs * per_epoch):
-        first = index % per_epoch * update.batch_size
-        batch = min(update.batch_size, update.samples - first)
-        order = update.orders + 8 * (index // per_epoch * update.samples + first)
+    count = update.epochs * minibatches_per_epoch(update)
+    for index in range(count):
         metrics, squares = doubles(update.rows + 8 * COLUMNS * index), doubles(update.squares + 16 * index)
         for role in range(first_role, last_role + 1):
-            if role == ACTOR:
-                actor_gradient(plan_address, update_address, order, batch, metrics)
-            else:
-                critic_gradient(plan_address, update_address, order, batch, metrics)
+            role_gradient(plan_address, update_address, role, index)
             squares[role] = squared_norm(update_address, role)
-        if first_role == last_role and not meet(update.barrier, first_role, index + 1):
+        if first_role == last_role and not wait_for_other(update.barrier, first_role, index + 1):
             return ABANDONED, index
-        loss, status = judge(update, metrics, squares)
+        loss, status = decide(update, metrics, squares)
         if first_role == ACTOR:
             metrics[LOSS] = loss if status != NON_FINITE else np.nan
         if status == NON_FINITE and update.skip_non_finite != 0:
@@ -211,4 +223,26 @@ def update(plan_address, update_address, first_role, last_role):
             return status, index
         for role in range(first_role, last_role + 1):
             step_parameters(update_address, role, math.sqrt(squares[ACTOR] + squares[CRITIC]))
-    return DONE, update.epochs * per_epoch
+    return DONE, count
+
+
+@kernel("void(int64, int64, int64)")
+def gradient(plan_address, update_address, index):
+    """The first half of one gradient step: the gradients of both networks over minibatch ``index``."""
+    for role in range(ACTOR, CRITIC + 1):
+        role_gradient(plan_address, update_address, role, index)
+
+
+@kernel("int64(int64, int64)")
+def apply(update_address, index):
+    """The second half: norm, decision, clipping and optimiser, on the gradients as they are now; returns the status."""
+    update = update_at(update_address)
+    metrics, squares = doubles(update.rows + 8 * COLUMNS * index), doubles(update.squares + 16 * index)
+    for role in range(ACTOR, CRITIC + 1):
+        squares[role] = squared_norm(update_address, role)
+    loss, status = decide(update, metrics, squares)
+    metrics[LOSS] = loss if status != NON_FINITE else np.nan
+    if status == DONE:
+        for role in range(ACTOR, CRITIC + 1):
+            step_parameters(update_address, role, math.sqrt(squares[ACTOR] + squares[CRITIC]))
+    return status

@@ -23,6 +23,7 @@ from proximo.backends.fused.structures import (
     Head,
     Role,
 )
+from proximo.backends.noise import draw_normals
 from proximo.data import Array
 from proximo.functional.actions import stored_action_dtype
 from proximo.functional.spaces import get_action_dim
@@ -195,16 +196,9 @@ class ActionTarget(Structure):
             self.normals = np.zeros((environments, action_size, latents), np.float32)
             self.matrices = self.bind("matrices", aligned_floats(environments, action_size, padded(latents)))
 
-    def draw(self, head: Head, generator: np.random.Generator) -> None:
-        """Fresh random numbers for all steps: standard normal for a Gaussian, else uniform."""
-        if head is Head.GAUSSIAN:
-            generator.standard_normal(out=self.noise, dtype=np.float32)
-        else:
-            generator.random(out=self.noise, dtype=np.float32)
-
     def draw_matrices(self, deviations: Array, generator: np.random.Generator) -> None:
         """Fresh noise matrices for state-dependent exploration; their ``deviations`` are [action, latent]."""
-        generator.standard_normal(out=self.normals, dtype=np.float32)
+        draw_normals(self.normals, generator)
         np.multiply(self.normals, deviations, out=self.matrices[..., : self.normals.shape[-1]])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +13,10 @@ from torch import Tensor
 from proximo.data import Array
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+NoiseKind: TypeAlias = Literal["uniform", "normal"]
+UNIFORM: NoiseKind = "uniform"
+NORMAL: NoiseKind = "normal"
 
 
 def sum_independent_dims(tensor: Tensor) -> Tensor:
@@ -34,6 +38,8 @@ class Distribution(ABC):
 
     parameter_width: int  # numbers that the action layer gives per sample
     mask_width: int = 0  # entries of an action mask, 0 where actions cannot be masked
+    noise_kinds: tuple[NoiseKind, ...] = ()  # per action column, what a sample is made of; empty: only torch can draw
+    noise: Tensor | None = None  # [batch, column]: random numbers for the next sample; None: torch draws
 
     @abstractmethod
     def proba_distribution_net(self, latent_dim: int) -> Any:
@@ -54,6 +60,11 @@ class Distribution(ABC):
     @abstractmethod
     def sample(self) -> Tensor:
         """A random action for each batch row, differentiable where the distribution allows it."""
+
+    def take_noise(self) -> Tensor | None:
+        """The random numbers that the caller has put in place for this sample, once."""
+        noise, self.noise = self.noise, None
+        return noise
 
     @abstractmethod
     def mode(self) -> Tensor:

@@ -11,7 +11,7 @@ from torch import distributions as torch_distributions
 from torch.nn import functional
 
 from proximo.data import Array
-from proximo.networks.distributions.base import MASKED_LOGIT, Distribution, as_masks
+from proximo.networks.distributions.base import MASKED_LOGIT, UNIFORM, Distribution, as_masks
 
 
 def _log_softmax_entropy(log_probs: Tensor) -> Tensor:
@@ -20,8 +20,22 @@ def _log_softmax_entropy(log_probs: Tensor) -> Tensor:
     return -(safe.exp() * safe).sum(dim=-1)
 
 
-def _sample_categorical(log_probs: Tensor) -> Tensor:
-    return torch.multinomial(log_probs.exp(), 1).squeeze(-1)
+def _inverse_cumulative(probabilities: Tensor, uniform: Tensor) -> Tensor:
+    """The first choice whose cumulated probability exceeds a uniform number in [0, 1): [batch, choice] → [batch]."""
+    before = probabilities.cumsum(dim=-1).roll(1, dims=-1)
+    before[..., 0] = 0.0
+    # rounding may leave the sum below the uniform number: then the last possible choice
+    reached = (uniform.unsqueeze(-1) >= before) & (probabilities > 0.0)
+    choices = torch.arange(probabilities.shape[-1], device=probabilities.device)
+    return torch.where(reached, choices, 0).amax(dim=-1)
+
+
+def share_noise(parts: Sequence[Distribution], noise: Tensor | None) -> None:
+    """Give each part of a distribution its columns of the random numbers."""
+    if noise is not None:
+        widths = [len(part.noise_kinds) for part in parts]
+        for part, columns in zip(parts, noise.split(widths, dim=1), strict=True):
+            part.noise = columns
 
 
 class CategoricalDistribution(Distribution):
@@ -29,6 +43,7 @@ class CategoricalDistribution(Distribution):
 
     log_probs: Tensor  # [batch, choice]
     _unmasked: Tensor
+    noise_kinds = (UNIFORM,)
 
     def __init__(self, action_dim: int) -> None:
         self.action_dim = self.parameter_width = self.mask_width = action_dim
@@ -56,7 +71,10 @@ class CategoricalDistribution(Distribution):
         return _log_softmax_entropy(self.log_probs)
 
     def sample(self) -> Tensor:
-        return _sample_categorical(self.log_probs)
+        probabilities = self.log_probs.exp()
+        if (uniform := self.take_noise()) is None:
+            return torch.multinomial(probabilities, 1).squeeze(-1)
+        return _inverse_cumulative(probabilities, uniform[:, 0])
 
     def mode(self) -> Tensor:
         return self.log_probs.argmax(dim=-1)
@@ -75,6 +93,7 @@ class MultiCategoricalDistribution(Distribution):
         self.action_dims = list(action_dims)
         self.parameter_width = self.mask_width = sum(self.action_dims)
         self.parts = [CategoricalDistribution(size) for size in self.action_dims]
+        self.noise_kinds = (UNIFORM,) * len(self.parts)
 
     def proba_distribution_net(self, latent_dim: int) -> nn.Module:
         return nn.Linear(latent_dim, sum(self.action_dims))
@@ -101,6 +120,7 @@ class MultiCategoricalDistribution(Distribution):
         return torch.stack([part.entropy() for part in self.parts], dim=1).sum(dim=1)
 
     def sample(self) -> Tensor:
+        share_noise(self.parts, self.take_noise())
         return torch.stack([part.sample() for part in self.parts], dim=1)
 
     def mode(self) -> Tensor:
@@ -129,6 +149,7 @@ class BernoulliDistribution(Distribution):
     def __init__(self, action_dims: int) -> None:
         self.action_dims = self.parameter_width = action_dims
         self.mask_width = 2 * action_dims  # may each switch be off, may it be on
+        self.noise_kinds = (UNIFORM,) * action_dims
 
     def proba_distribution_net(self, latent_dim: int) -> nn.Module:
         return nn.Linear(latent_dim, self.action_dims)
@@ -154,7 +175,10 @@ class BernoulliDistribution(Distribution):
         return (functional.softplus(logits) - logits * torch.sigmoid(logits)).sum(dim=1)
 
     def sample(self) -> Tensor:
-        return torch.bernoulli(torch.sigmoid(self.action_logits))
+        probabilities = torch.sigmoid(self.action_logits)
+        if (uniform := self.take_noise()) is None:
+            return torch.bernoulli(probabilities)
+        return (uniform < probabilities).to(probabilities.dtype)
 
     def mode(self) -> Tensor:
         return torch.round(torch.sigmoid(self.action_logits))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributions as torch_distributions
 
-from proximo.networks.distributions.base import HALF_LOG_TWO_PI, Distribution, sum_independent_dims
+from proximo.networks.distributions.base import HALF_LOG_TWO_PI, NORMAL, Distribution, sum_independent_dims
 
 
 class DiagGaussianDistribution(Distribution):
@@ -19,6 +19,7 @@ class DiagGaussianDistribution(Distribution):
 
     def __init__(self, action_dim: int) -> None:
         self.action_dim = self.parameter_width = action_dim
+        self.noise_kinds = (NORMAL,) * action_dim
 
     def proba_distribution_net(self, latent_dim: int, log_std_init: float = 0.0) -> tuple[nn.Module, nn.Parameter]:
         return nn.Linear(latent_dim, self.action_dim), nn.Parameter(torch.ones(self.action_dim) * log_std_init)
@@ -35,7 +36,10 @@ class DiagGaussianDistribution(Distribution):
         return sum_independent_dims((0.5 + HALF_LOG_TWO_PI + self.log_std).expand_as(self.mean_actions))
 
     def sample(self) -> Tensor:
-        return self.mean_actions + torch.exp(self.log_std) * torch.randn_like(self.mean_actions)
+        normal = self.take_noise()
+        if normal is None:
+            normal = torch.randn_like(self.mean_actions)
+        return self.mean_actions + torch.exp(self.log_std) * normal
 
     def mode(self) -> Tensor:
         return self.mean_actions

@@ -12,6 +12,7 @@ from proximo.data import Array
 from proximo.functional.actions import leaves
 from proximo.functional.spaces import Space, get_action_dim
 from proximo.networks.distributions.base import Distribution, as_masks
+from proximo.networks.distributions.discrete import share_noise
 from proximo.networks.distributions.gaussian import DiagGaussianDistribution
 
 
@@ -23,6 +24,7 @@ class HybridDistribution(Distribution):
         self.widths = [get_action_dim(leaf) for leaf in leaves(space)]  # columns of the flat action
         self.parameter_widths = [part.parameter_width for part in self.parts]
         self.parameter_width = sum(self.parameter_widths)
+        self.noise_kinds = tuple(kind for part in self.parts for kind in part.noise_kinds)
         self.mask_widths = [part.mask_width for part in self.parts]
         self.mask_width = sum(self.mask_widths)
         self.deviations = [part.action_dim if isinstance(part, DiagGaussianDistribution) else 0 for part in self.parts]
@@ -60,6 +62,7 @@ class HybridDistribution(Distribution):
         return torch.stack(entropies).sum(dim=0) if len(entropies) == len(self.parts) else None
 
     def sample(self) -> Tensor:
+        share_noise(self.parts, self.take_noise())
         return self._columns([part.sample() for part in self.parts])
 
     def mode(self) -> Tensor:

@@ -74,6 +74,11 @@ class StateDependentNoiseDistribution(Distribution):
         self.exploration_mat = std * torch.randn_like(std)
         self.exploration_matrices = std * torch.randn(batch_size, *std.shape, device=std.device)
 
+    def use_weights(self, normals: Tensor, log_std: Tensor) -> None:
+        """Take noise matrices made of given standard normal numbers, [env, action, latent]."""
+        self.exploration_matrices = self.get_std(log_std).detach() * normals.transpose(1, 2)
+        self.exploration_mat = self.exploration_matrices[0]
+
     def proba_distribution(self, mean_actions: Tensor, log_std: Tensor, latent_sde: Tensor) -> Self:
         self._latent = latent_sde if self.learn_features else latent_sde.detach()
         variance = self._latent.square() @ self.get_std(log_std).square()

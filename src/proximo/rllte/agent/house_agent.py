@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from proximo.config import PPOConfig
+from proximo.config import PPOConfig, UpdateSettings
 from proximo.data import Metrics
-from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import get_flattened_obs_dim
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.published_encoders import (
@@ -109,8 +108,7 @@ class HouseAgent(OnPolicyAgent):
         )
 
     def _update(self, settings: UpdateSettings) -> Metrics:
-        learner = PPOLearner(self.policy.network, self._current_backend(), self.generator)
-        return rllte_metrics(learner.update(self._batches(), settings))
+        return rllte_metrics(PPOLearner(self.runtime).update(self._batches(), settings))
 
 
 def rllte_metrics(metrics: Metrics) -> Metrics:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from proximo.config import PPGConfig
 from proximo.data import Metrics
-from proximo.learners.ppg import AuxiliarySettings, PPGLearner
+from proximo.learners.ppg import PPGLearner
 from proximo.rllte.agent.house_agent import HouseAgent, rllte_metrics
 from proximo.rllte.xploit.policy.actor_critic import OnPolicySharedActorCritic
 from proximo.rllte.xploit.policy.base import BasePolicy
@@ -51,7 +52,7 @@ class PPG(HouseAgent):
             learning_rate=lr,
             n_steps=num_steps,
             batch_size=batch_size,
-            policy_epochs=policy_epochs,
+            rollouts_per_phase=policy_epochs,
             aux_epochs=aux_epochs,
             kl_coef=kl_coef,
             num_aux_mini_batch=num_aux_mini_batch,
@@ -68,6 +69,7 @@ class PPG(HouseAgent):
             env, eval_env, tag, seed, device, pretraining, num_steps,
             config=config, eps=eps, feature_dim=feature_dim, hidden_dim=hidden_dim, init_fn=init_fn, aux_critic=True,
         )  # fmt: skip
+        self._config = config
         self.clip_range, self.clip_range_vf = clip_range, clip_range_vf
         self.policy_epochs, self.aux_epochs, self.kl_coef = policy_epochs, aux_epochs, kl_coef
         self.num_aux_mini_batch, self.num_aux_grad_accum = num_aux_mini_batch, num_aux_grad_accum
@@ -85,8 +87,7 @@ class PPG(HouseAgent):
         phase = PhaseBuffer(self.policy_epochs, self.num_steps, self.num_envs, self.observation_space)
         self.announce(f"auxiliary buffer: {in_gigabytes(phase.bytes)}")
         phase.allocate()  # too little memory is an error now, not after hours
-        network: Any = self.policy.network
-        self.learner = PPGLearner(network, self._current_backend(), self.generator, phase)
+        self.learner = PPGLearner(self.runtime, phase)
 
     def update(self) -> Metrics:
         """Train on the storage's rollout, and after the last rollout of a phase on all of the phase.
@@ -95,26 +96,20 @@ class PPG(HouseAgent):
         ``train/aux_value_loss`` and ``train/kl_loss``.
         """
         settings = self._settings(n_epochs=1, clip_range=self.clip_range, clip_range_vf=self.clip_range_vf)
-        auxiliary = AuxiliarySettings(
-            learning_rate=settings.learning_rate,
-            value_epochs=1,
-            epochs=self.aux_epochs,
-            minibatches=self.num_aux_mini_batch,
-            accumulate=self.num_aux_grad_accum,
+        phases = replace(
+            self._config,
+            aux_epochs=self.aux_epochs,
+            num_aux_mini_batch=self.num_aux_mini_batch,
+            num_aux_grad_accum=self.num_aux_grad_accum,
             kl_coef=self.kl_coef,
-            max_grad_norm=self.max_grad_norm,
         )
-        network: Any = self.policy.network
-        self.learner.bind(network, self._current_backend())
-        return rllte_metrics(self.learner.update(self._batches(), settings, auxiliary))
+        return rllte_metrics(self.learner.update(self._batches(), settings, phases))
 
     def _state(self) -> dict[str, Any]:
-        # without the rollouts of an unfinished phase, which may be gigabytes: a loaded agent begins the phase anew
-        return super()._state() | {"auxiliary_optimizer": dict(self.learner.optimizer.moments())}
+        # without the rollouts of an unfinished phase, which may be gigabytes: a loaded agent begins a new phase
+        return super()._state() | {"auxiliary_optimizer": dict(self.learner.current_optimizer().moments())}
 
     def _load_state(self, state: dict[str, Any]) -> None:
         super()._load_state(state)
-        network: Any = self.policy.network
-        self.learner.bind(network, self._current_backend())
-        self.learner.optimizer.load_moments(state["auxiliary_optimizer"])
+        self.learner.current_optimizer().load_moments(state["auxiliary_optimizer"])
         self.learner.phase.clear()

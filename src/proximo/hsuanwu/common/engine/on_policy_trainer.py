@@ -167,10 +167,7 @@ class LearnerAgent(OnPolicyAgent):
         self.updates = 0
 
     def _bind_backend(self) -> None:
-        """The learner has one."""
-
-    def _current_backend(self) -> Any:
-        return self.learner.current_backend()
+        self.runtime = self.learner.runtime
 
     def update(self) -> Metrics:
         self.storage.store_next_observations(self._collector.current_observations())

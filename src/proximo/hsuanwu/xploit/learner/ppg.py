@@ -10,20 +10,17 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from proximo.backends.torch_backend import TorchBackend
-from proximo.config import PPGConfig
+from proximo.backends.runtime import Runtime
+from proximo.config import PPGConfig, UpdateSettings
 from proximo.data import Metrics
-from proximo.functional.losses import UpdateSettings
 from proximo.functional.spaces import Space
 from proximo.hsuanwu.common.spaces import SpaceLike, describe_action_space, to_action_space, to_observation_space
 from proximo.hsuanwu.xploit.encoder import EspeholtResidualEncoder, VanillaMlpEncoder
 from proximo.hsuanwu.xploit.learner.network import EncoderAndTrunk, TrunkPolicy
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.hsuanwu.xplore import distribution as distributions
-from proximo.learners.ppg import AuxiliarySettings
 from proximo.learners.ppg import PPGLearner as HouseLearner
 from proximo.networks.actor_critic import get_device
-from proximo.networks.flat_parameters import FlatParameters
 from proximo.rllte.common.prototype.base_agent import output_width
 from proximo.rollout.phase import PhaseBuffer
 
@@ -81,7 +78,7 @@ class PPGLearner:
         self.num_policy_mini_batch, self.clip_range = num_policy_mini_batch, clip_range
         self.config = PPGConfig(
             learning_rate=lr,
-            policy_epochs=policy_epochs,
+            rollouts_per_phase=policy_epochs,
             aux_epochs=aux_epochs,
             kl_coef=kl_coef,
             num_aux_mini_batch=num_aux_mini_batch,
@@ -99,24 +96,14 @@ class PPGLearner:
         self.generator = np.random.default_rng(int(torch.randint(2**31, ()).item()))
         self._learner: HouseLearner | None = None  # made with the first storage, whose sizes its memory has
         self._dist: Any = None
-        self._bind()
+        self.runtime = Runtime(self.generator)
+        self.runtime.policy = self.network
         self.train()
 
     def _default_encoder(self) -> nn.Module:
         if len(self.observation_space.shape) == 3:
             return EspeholtResidualEncoder(self.observation_space, self.feature_dim)
         return VanillaMlpEncoder(self.observation_space, self.feature_dim, self.hidden_dim)
-
-    def _bind(self) -> None:
-        flat = FlatParameters(self.network, self.network.optimizer)
-        # the kernels of the fused backend know no trunk
-        self._backend = TorchBackend(self.network, flat, "the network is Hsuanwu's")
-
-    def current_backend(self) -> TorchBackend:
-        """Who acts and trains; bound anew when parameters were replaced or moved."""
-        if not self._backend.is_current():
-            self._bind()
-        return self._backend
 
     # -- what Hsuanwu's trainer puts in place
 
@@ -137,7 +124,6 @@ class PPGLearner:
                 f"{self.feature_dim}; make both with the same feature_dim"
             )
         self.network.replace_encoder(encoder)
-        self._bind()
 
     @property
     def encoder_opt(self) -> torch.optim.Optimizer:
@@ -216,8 +202,7 @@ class PPGLearner:
             )
         settings = self._settings(rollout_storage)
         learner = self._learner or self._make_learner(rollout_storage)
-        learner.bind(self.network, self.current_backend())
-        return hsuanwu_metrics(learner.update(rollout_storage.buffer, settings, self._auxiliary_settings()))
+        return hsuanwu_metrics(learner.update(rollout_storage.buffer, settings, self.config))
 
     def check_storage(self, storage: VanillaRolloutStorage) -> None:
         """Raise when a storage's rollouts are not what this learner can train on."""
@@ -252,10 +237,10 @@ class PPGLearner:
 
     def _make_learner(self, storage: VanillaRolloutStorage) -> HouseLearner:
         phase = PhaseBuffer(
-            self.config.policy_epochs, storage.num_steps, storage.num_envs, storage.buffer.observation_space
+            self.config.rollouts_per_phase, storage.num_steps, storage.num_envs, storage.buffer.observation_space
         )
         phase.allocate()  # too little memory is an error now, not after hours
-        self._learner = HouseLearner(self.network, self.current_backend(), self.generator, phase)
+        self._learner = HouseLearner(self.runtime, phase)
         return self._learner
 
     def _settings(self, storage: VanillaRolloutStorage) -> UpdateSettings:
@@ -275,29 +260,16 @@ class PPGLearner:
             target_kl=None,
         )
 
-    def _auxiliary_settings(self) -> AuxiliarySettings:
-        config = self.config
-        return AuxiliarySettings(
-            learning_rate=self.lr,
-            value_epochs=1,
-            epochs=config.aux_epochs,
-            minibatches=config.num_aux_mini_batch,
-            accumulate=config.num_aux_grad_accum,
-            kl_coef=config.kl_coef,
-            max_grad_norm=config.max_grad_norm,
-        )
-
     # -- what a file keeps beside the network
 
     def auxiliary_state(self) -> dict[str, Tensor]:
         """The memory of the auxiliary phase's optimiser."""
-        return {} if self._learner is None else dict(self._learner.optimizer.moments())
+        return {} if self._learner is None else dict(self._learner.current_optimizer().moments())
 
     def load_auxiliary_state(self, moments: dict[str, Tensor], storage: VanillaRolloutStorage) -> None:
         """Go on with that memory, at the beginning of a phase with rollouts like the storage's."""
         learner = self._learner or self._make_learner(storage)
-        learner.bind(self.network, self.current_backend())
-        learner.optimizer.load_moments(moments)
+        learner.current_optimizer().load_moments(moments)
         learner.phase.clear()
 
 

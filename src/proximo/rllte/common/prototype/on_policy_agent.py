@@ -14,11 +14,8 @@ import numpy as np
 import torch
 
 from proximo.analysis.evaluation import evaluate
-from proximo.backends.choice import make_backend
-from proximo.backends.fused import FusedBackend
-from proximo.backends.torch_backend import TorchBackend
+from proximo.backends.runtime import Runtime
 from proximo.data import Info, Metrics, Observation, Rollout
-from proximo.networks.flat_parameters import FlatParameters
 from proximo.rllte.common.acting import PlainPolicyBackend
 from proximo.rllte.common.prototype.base_agent import BaseAgent, house_env
 from proximo.rllte.xploit.policy.actor_critic import HousePolicy
@@ -80,12 +77,10 @@ class OnPolicyAgent(BaseAgent):
         self._bind_backend()
 
     def _bind_backend(self) -> None:
-        if not isinstance(self.policy, HousePolicy):
-            self._backend: FusedBackend | TorchBackend | PlainPolicyBackend = PlainPolicyBackend(self.policy)
-            return
-        network = self.policy.network
-        flat = FlatParameters(network, network.optimizer)
-        self._backend = make_backend(network, flat, self.generator, "auto", self._fusing_obstacle())
+        self.runtime = Runtime(self.generator, obstacle=self._fusing_obstacle)
+        if isinstance(self.policy, HousePolicy):
+            self.runtime.policy = self.policy.network
+            self.runtime.bind()
 
     def _fusing_obstacle(self) -> str | None:
         if self.aug is not None:
@@ -98,11 +93,8 @@ class OnPolicyAgent(BaseAgent):
         return type(self.storage).sample is not VanillaRolloutStorage.sample
 
     def _current_backend(self) -> Any:
-        """The backend, bound anew when parameters were replaced or moved, or modules set since."""
-        fused_in_vain = isinstance(self._backend, FusedBackend) and self._fusing_obstacle() is not None
-        if fused_in_vain or not self._backend.is_current():
-            self._bind_backend()
-        return self._backend
+        """Who acts: the runtime's backend, or the calls of a policy of the user's own."""
+        return self.runtime.backend if isinstance(self.policy, HousePolicy) else PlainPolicyBackend(self.policy)
 
     @property
     def backend(self) -> str:
@@ -111,7 +103,7 @@ class OnPolicyAgent(BaseAgent):
         return str(self._current_backend().description)
 
     def _compile(self) -> None:
-        if isinstance(self._current_backend(), FusedBackend):
+        if self._current_backend().description == "fused":
             self.announce("th_compile is not needed: the fused backend runs this policy, and is faster")
             return
         super()._compile()
@@ -180,9 +172,12 @@ class OnPolicyAgent(BaseAgent):
 
     def _iterate(self) -> Metrics:
         """One rollout with its advantages, and one update."""
-        self._collector.reward_shaper = self._shape_rewards if self.irs is not None else None
+        self._collector.keep_final_observations = self.irs is not None
         rollout = self.storage.buffer.rollout
         self._collector.collect(self._current_backend(), self.storage.buffer, _NOBODY, {})
+        if self.irs is not None:
+            self._collector.shape_rewards(rollout, self._shape_rewards)
+        self._collector.leave_out_non_finite(rollout)
         self.storage.compute_returns_and_advantages(torch.from_numpy(rollout.last_values).unsqueeze(1))
         self.global_step += rollout.rewards.size
         self.global_episode += int((rollout.terminated | rollout.truncated).sum())

@@ -15,7 +15,7 @@ from proximo.functional.losses import normalize
 from proximo.functional.spaces import Space, obs_as_tensor
 from proximo.rllte.xploit.storage.base import BaseStorage
 from proximo.rollout.minibatches import on_device, take
-from proximo.rollout.storage import RolloutBuffer
+from proximo.rollout.storage import RolloutBuffer, estimate_advantages
 
 
 class RolloutBatch(NamedTuple):
@@ -98,7 +98,7 @@ class VanillaRolloutStorage(BaseStorage):
         """GAE; afterwards the advantages get zero mean and unit deviation over the whole rollout."""
         rollout = self.buffer.rollout
         rollout.last_values[:] = _array(last_values).reshape(-1)
-        self.buffer.estimate_advantages()
+        estimate_advantages(self.buffer, rollout.terminated[-1] | rollout.truncated[-1])
         rows = rollout.sample_indices()
         flat = rollout.advantages.reshape(-1)
         flat[rows] = normalize(torch.from_numpy(flat[rows])).numpy()

@@ -1,0 +1,107 @@
+"""The files' side of an agent: parameters, model files, checkpoints. The files themselves are in ``persistence``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import torch
+
+from proximo.persistence import model_files, training_state
+from proximo.training.callbacks import BaseCallback
+
+
+class FileSide:
+    """What an agent offers to be saved, loaded and resumed."""
+
+    _callback: BaseCallback | None  # of the current training
+    _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
+
+    def get_parameters(self) -> dict[str, dict[str, Any]]:
+        """State dictionaries of policy and optimiser."""
+        policy = self.policy  # type: ignore[attr-defined]
+        return {"policy": policy.state_dict(), "policy.optimizer": policy.optimizer.state_dict()}
+
+    def set_parameters(
+        self,
+        load_path_or_dict: str | Path | Mapping[str, Mapping[str, Any]],
+        exact_match: bool = True,
+        device: torch.device | str = "auto",
+    ) -> None:
+        """Load weights (and optimiser state) from :meth:`get_parameters`' dictionary or from a model file.
+
+        With ``exact_match`` every part and every weight must be there; without, only what is given is changed.
+        """
+        if isinstance(load_path_or_dict, Mapping):
+            model_files.set_parameters(self, load_path_or_dict, exact_match)  # type: ignore[arg-type]
+        else:
+            model_files.load_parameters(self, load_path_or_dict, exact_match)  # type: ignore[arg-type]
+
+    def save(
+        self, path: str | Path | BinaryIO, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
+    ) -> None:
+        """Write the model as one safe file: nothing in it is code, and it appears whole or not at all."""
+        model_files.save(self, path, exclude=exclude, include=include)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | BinaryIO,
+        env: Any = None,
+        device: torch.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Read a model from a file of :meth:`save`, or of Stable-Baselines3's; nothing in the file is executed.
+
+        ``custom_objects`` supplies values that have no safe form in a file (a lambda, a class of yours), and
+        overrides others; ``kwargs`` override attributes. A checkpoint's training state takes effect in
+        ``learn(…, reset_num_timesteps=False)`` or :meth:`resume`; ``custom_objects={"training_state": None}`` leaves
+        it out.
+        """
+        return model_files.load(
+            cls,  # type: ignore[type-var]
+            path,
+            env,
+            device,
+            custom_objects,
+            print_system_info=print_system_info,
+            force_reset=force_reset,
+            **kwargs,
+        )
+
+    def _own_tensors(self) -> dict[str, torch.Tensor]:
+        """What an algorithm keeps in a model file beside the weights and their optimiser's state."""
+        return {}
+
+    def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take over what :meth:`_own_tensors` gave."""
+        if tensors:
+            raise ValueError(f"{type(self).__name__} keeps no tensors of its own, got {', '.join(tensors)}")
+
+    # -- checkpoints
+
+    def training_state(self, boundary: bool = False) -> dict[str, Any]:
+        """All that decides how the training goes on, besides the model itself; to be called between iterations.
+
+        At a ``boundary`` the environments are seeded and reset instead of being asked for their state.
+        """
+        return training_state.take(self, self._callback, boundary)  # type: ignore[arg-type]
+
+    def save_checkpoint(self, path: str | Path | BinaryIO, state: Mapping[str, Any] | None = None) -> None:
+        """Write a model file from which the training goes on exactly: with the state given, or that of this moment.
+
+        Weights that hold NaN or infinity are refused with ``NonFiniteError``.
+        """
+        training_state.check_finite(self)  # type: ignore[arg-type]
+        given = self.training_state() if state is None else state
+        model_files.save(self, path, training_state=given)  # type: ignore[arg-type]
+
+    def _restore_training(self, callback: BaseCallback) -> None:
+        """Go on from the checkpoint that the model was loaded from, if it is to."""
+        state, self._training_state = self._training_state, None
+        if state is not None:
+            training_state.restore(self, callback, state)  # type: ignore[arg-type]

@@ -1,0 +1,68 @@
+"""One step of gradient descent over flat memory: zero, backward, reduce, norm, finite?, clip, optimiser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from proximo.networks.flat_parameters import FlatParameters
+
+Reduce: TypeAlias = Callable[[Tensor], None]  # combines the flat gradients of several processes, in place
+
+
+class GradientStep:
+    """A step in two halves, between which the caller decides whether to take it.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    >>> step = GradientStep(FlatParameters(layer, optimizer), optimizer)
+    >>> norm = step.gradient(layer(torch.ones(1, 2)).sum().backward)
+    >>> bool(step.apply(torch.isfinite(norm), norm, max_grad_norm=0.5)), round(float(norm), 3)
+    (True, 1.732)
+    """
+
+    def __init__(self, flat: FlatParameters, optimizer: torch.optim.Optimizer, reduce: Reduce | None = None) -> None:
+        self.flat = flat
+        self.optimizer = optimizer
+        self.reduce = reduce
+
+    def gradient(self, accumulate: Callable[[], object], parameters: Collection[nn.Parameter] | None = None) -> Tensor:
+        """Fill the flat gradients by ``accumulate`` (``loss.backward``, or several of these); returns their norm.
+
+        With ``parameters``, only these have a gradient, and the optimiser leaves the others alone, momentum and all.
+        """
+        self.flat.bind_gradients(parameters)
+        self.flat.zero_gradients()
+        accumulate()
+        if self.reduce is not None:
+            self.reduce(self.flat.gradients)  # the one place where processes that train together meet
+        return self.flat.gradient_norm()
+
+    def apply(self, finite: Tensor, norm: Tensor, max_grad_norm: float = math.inf) -> Tensor | bool:
+        """Scale the gradient down to ``max_grad_norm`` and step, unless ``finite`` is false; returns ``finite``.
+
+        An accelerator decides that itself where its optimiser can skip a step, so that nobody waits for the answer.
+        """
+        on_device = finite.device.type != "cpu" and _skips_on_device(self.optimizer)
+        if not on_device and not bool(finite):
+            return False
+        if max_grad_norm < math.inf:
+            self.flat.gradients.mul_(torch.clamp(max_grad_norm / (norm + 1e-6), max=1.0))
+        if not on_device:
+            self.optimizer.step()
+            return True
+        self.optimizer.found_inf = (~finite).to(torch.float32)  # type: ignore[attr-defined]
+        try:
+            self.optimizer.step()
+        finally:
+            del self.optimizer.found_inf  # type: ignore[attr-defined]
+        return finite
+
+
+def _skips_on_device(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the optimiser is one of torch's fused ones, which leave everything as it is where ``found_inf`` is 1."""
+    return bool(getattr(optimizer, "_step_supports_amp_scaling", False))

@@ -1,0 +1,136 @@
+"""The owner of a network: policy, flat memory, backend, recurrent memory, random generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from proximo.backends.base import Backend, BackendChoice, Precision
+from proximo.backends.fused import FusedBackend, fused_obstacle
+from proximo.backends.gradient_step import GradientStep, Reduce
+from proximo.backends.torch_backend import TorchBackend
+from proximo.data import RNNStates
+from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.flat_parameters import FlatParameters
+
+
+def no_obstacle() -> str | None:
+    return None
+
+
+class Runtime:
+    """Holds a policy, moves its parameters into flat memory and chooses who runs them; nobody else binds anything.
+
+    ``obstacle`` says, in words, what besides the policy keeps the kernels from running it (a user's loss, a user's
+    buffer); it is asked again before each use, as is the policy whether anything of it was replaced, moved or loaded.
+    """
+
+    def __init__(
+        self,
+        generator: np.random.Generator,
+        choice: BackendChoice = "auto",
+        *,
+        obstacle: Callable[[], str | None] = no_obstacle,
+        sde_sample_freq: int = -1,
+        precision: Precision = "float32",
+        reduce: Reduce | None = None,
+    ) -> None:
+        if choice not in ("auto", "fused", "torch"):
+            raise ValueError(f"backend is {choice!r}; expected 'auto', 'fused' or 'torch'")
+        if precision not in ("float32", "bf16"):
+            raise ValueError(f"precision is {precision!r}; expected 'float32' or 'bf16'")
+        self.generator = generator  # draws exploration noise and minibatches
+        self.choice = choice
+        self.sde_sample_freq = sde_sample_freq
+        self.precision = precision
+        self.reduce = reduce
+        self._obstacle = obstacle
+        self._policy: ActorCriticPolicy | None = None
+        self._backend: Backend | None = None
+        self._bound_obstacle: str | None = None
+
+    @property
+    def policy(self) -> ActorCriticPolicy:
+        if self._policy is None:
+            raise AttributeError("there is no policy yet: the model was made with _init_setup_model=False")
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: ActorCriticPolicy) -> None:
+        self._policy = policy
+
+    @property
+    def backend(self) -> Backend:
+        """Who runs the policy; bound again when the policy, a part of it, its optimiser or the obstacle has changed."""
+        if self._backend is None or not self._is_current(self._backend):
+            return self.bind()
+        return self._backend
+
+    def _is_current(self, backend: Backend) -> bool:
+        flat = backend.flat
+        same = flat.module is self.policy and flat.optimizer is self.policy.optimizer
+        return same and backend.is_current() and self._own_obstacle() == self._bound_obstacle
+
+    def _own_obstacle(self) -> str | None:
+        if self.choice == "torch":
+            return "asked for"
+        return "precision is bf16" if self.precision != "float32" else self._obstacle()
+
+    def bind(self) -> Backend:
+        """Move the parameters into flat memory and choose a backend: the fastest that can, or the one asked for."""
+        policy, previous = self.policy, self._backend
+        self._bound_obstacle = self._own_obstacle()
+        obstacle = self._bound_obstacle or fused_obstacle(policy)
+        if obstacle is not None and self.choice == "fused":
+            raise ValueError(f"the fused backend cannot run this policy: {obstacle}; use backend='auto' or 'torch'")
+        if obstacle is None:
+            flat = FlatParameters(policy, policy.optimizer)
+            self._backend = FusedBackend(
+                policy, flat, self.generator, sde_sample_freq=self.sde_sample_freq, reduce=self.reduce
+            )
+        else:
+            step_in_one_pass(policy.optimizer)
+            self._backend = TorchBackend(
+                policy,
+                FlatParameters(policy, policy.optimizer),
+                self.generator,
+                obstacle,
+                sde_sample_freq=self.sde_sample_freq,
+                precision=self.precision,
+                reduce=self.reduce,
+            )
+        if previous is not None and policy.recurrent:
+            self._backend.states = previous.states  # what a policy with memory remembers outlives a new binding
+        return self._backend
+
+    @property
+    def description(self) -> str:
+        """Which backend runs the policy, and why: ``"fused"`` or ``"torch: features extractor is NatureCNN"``."""
+        return self.backend.description
+
+    @property
+    def flat(self) -> FlatParameters:
+        return self.backend.flat
+
+    @property
+    def states(self) -> RNNStates | None:
+        """What a policy with memory remembers of the current episodes."""
+        return None if self._backend is None else self._backend.states
+
+    @states.setter
+    def states(self, states: RNNStates | None) -> None:
+        self.backend.states = states
+
+    def gradient_step(self, optimizer: torch.optim.Optimizer | None = None) -> GradientStep:
+        """A gradient step over the flat memory, with the policy's optimiser or another one of the same memory."""
+        return GradientStep(self.flat, optimizer or self.policy.optimizer, self.reduce)
+
+
+def step_in_one_pass(optimizer: torch.optim.Optimizer) -> None:
+    """Let Adam make one pass over parameters and moments instead of seven, unless the user has chosen."""
+    if type(optimizer) in (torch.optim.Adam, torch.optim.AdamW):
+        for group in optimizer.param_groups:
+            if group["fused"] is None and group["foreach"] is None:
+                group["fused"] = True
