@@ -70,7 +70,7 @@ TASKS = (
             common=CONTROL,
             ppo={"n_epochs": 4},
             # as many passes as PPO: rollouts here are small, and one pass of four steps would be little
-            ppg={"n_epochs": 4, "value_epochs": 4, "policy_epochs": 8, "aux_epochs": 6, "num_aux_mini_batch": 16},
+            ppg={"n_epochs": 4, "value_epochs": 4, "rollouts_per_phase": 8, "aux_epochs": 6, "num_aux_mini_batch": 16},
         )
         for normalized, env_id in product((False, True), ("CartPole-v1", "Acrobot-v1"))
     ),
@@ -82,7 +82,7 @@ TASKS = (
         policy="CnnPolicy",
         common=IMAGES,
         ppo={"n_epochs": 3},
-        ppg={"policy_epochs": 16, "aux_epochs": 6, "num_aux_mini_batch": 64},
+        ppg={"rollouts_per_phase": 16, "aux_epochs": 6, "num_aux_mini_batch": 64},
     ),
 )
 

@@ -39,7 +39,7 @@ def make_ours() -> Callable[[], Any]:
         env,
         n_steps=STEPS_PER_ENV,
         batch_size=BATCH,
-        policy_epochs=POLICY_EPOCHS,
+        rollouts_per_phase=POLICY_EPOCHS,
         aux_epochs=AUX_EPOCHS,
         num_aux_mini_batch=AUX_BATCHES,
         policy_kwargs={"features_extractor_class": ImpalaCNN},

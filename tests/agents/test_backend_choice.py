@@ -163,12 +163,12 @@ def test_new_optimizer_is_used() -> None:
 def test_both_backends_see_one_memory(env_id: str) -> None:
     """What the kernels compute equals what the module computes, after training too."""
     model = PPO("MlpPolicy", make_vec_env(env_id, n_envs=3, seed=0), backend="fused", **SMALL).learn(96)
-    assert isinstance(model._backend, FusedBackend)
+    assert isinstance(model.runtime.backend, FusedBackend)
     width = model.observation_space.shape[0]
     observations = np.random.default_rng(0).normal(size=(3, width)).astype(np.float32)
     with torch.no_grad():
         values = model.policy.predict_values(torch.as_tensor(observations)).flatten().numpy()
-    np.testing.assert_allclose(model._backend.values(observations), values, atol=1e-5)
+    np.testing.assert_allclose(model.runtime.backend.values(observations), values, atol=1e-5)
 
 
 def test_a_moved_policy_learns_after_set_parameters() -> None:

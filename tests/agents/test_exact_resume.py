@@ -20,7 +20,7 @@ MEMBERS = {
     **FAMILY,
     "trpo": Member(TRPO, "MlpPolicy", "Pendulum-v1", {"n_steps": 16, "batch_size": 16}),
     "ppg in the middle of a phase": Member(
-        PPG, "MlpPolicy", "CartPole-v1", {"n_steps": 16, "batch_size": 16, "policy_epochs": 4, "aux_epochs": 1}
+        PPG, "MlpPolicy", "CartPole-v1", {"n_steps": 16, "batch_size": 16, "rollouts_per_phase": 4, "aux_epochs": 1}
     ),
 }
 

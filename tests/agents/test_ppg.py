@@ -30,7 +30,7 @@ from proximo.networks.phasic import PhasicCnnPolicy, PhasicMultiInputPolicy, Pha
 from proximo.rollout import phase as phase_module
 from proximo.training.loggers import Logger
 
-SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "policy_epochs": 2, "seed": 3}
+SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "rollouts_per_phase": 2, "seed": 3}
 
 
 class PairEnv(gym.ActionWrapper[Any, Any, Any]):
@@ -161,7 +161,7 @@ def test_before_the_first_auxiliary_phase_it_is_ppo(backend: Any) -> None:
         "ent_coef": 0.01, "normalize_advantage": False, "seed": 1, "backend": backend,
     }  # fmt: skip
     found = []
-    for algorithm, extra in ((PPO, {}), (PPG, {"policy_epochs": 1000})):
+    for algorithm, extra in ((PPO, {}), (PPG, {"rollouts_per_phase": 1000})):
         env = make_vec_env("CartPole-v1", n_envs=4, seed=0)
         model = algorithm(PhasicPolicy, env, **common, **extra).learn(8 * 128)
         found.append(model)
@@ -184,7 +184,7 @@ def test_probe_is_learnt(backend: Any) -> None:
     """Observation −1 wants action 0, observation 1 action 1; the value of either is then near 1, the mean."""
     env = make_vec_env(MatchObservationEnv, n_envs=16, seed=0)
     model = PPG(
-        "MlpPolicy", env, n_steps=16, batch_size=64, policy_epochs=4, learning_rate=5e-3, gamma=0.5, ent_coef=0.0,
+        "MlpPolicy", env, n_steps=16, batch_size=64, rollouts_per_phase=4, learning_rate=5e-3, gamma=0.5, ent_coef=0.0,
         policy_kwargs={"net_arch": [16]}, seed=0, backend=backend,
     ).learn(16_000)  # fmt: skip
     observations = torch.tensor([[-1.0], [1.0]])
@@ -221,7 +221,7 @@ def test_stock_policies_become_their_phasic_twins() -> None:
     [
         ({"num_aux_mini_batch": 7}, "num_aux_mini_batch is 7; expected a divisor of the 64 samples"),
         ({"num_aux_grad_accum": 3}, "num_aux_grad_accum is 3; expected a divisor of num_aux_mini_batch 4"),
-        ({"policy_epochs": 0}, "policy_epochs is 0; expected a positive whole number"),
+        ({"rollouts_per_phase": 0}, "rollouts_per_phase is 0; expected a positive whole number"),
         ({"aux_epochs": 0}, "aux_epochs is 0"),
         ({"value_epochs": 0}, "value_epochs is 0"),
         ({"num_aux_mini_batch": 2.0}, "num_aux_mini_batch is 2.0"),
@@ -279,16 +279,16 @@ def test_files_keep_both_optimisers_and_the_auxiliary_head(tmp_path: Path, share
     assert float(found["step"]) == 6 * 4
     for name, value in saved.items():
         assert torch.equal(value, found[name]), name
-    assert loaded.policy_epochs == 2
+    assert loaded.rollouts_per_phase == 2
     loaded.learn(64)
     assert float(loaded.learner.optimizer.moments()["step"]) == 2 * 6 * 4
 
 
 def test_a_checkpoint_goes_on_exactly_in_the_middle_of_a_phase(tmp_path: Path) -> None:
     def half_way(**options: Any) -> PPG:
-        return make("CartPole-v1", policy_epochs=4).learn(6 * 32, **options)
+        return make("CartPole-v1", rollouts_per_phase=4).learn(6 * 32, **options)
 
-    whole = make("CartPole-v1", policy_epochs=4).learn(9 * 32)
+    whole = make("CartPole-v1", rollouts_per_phase=4).learn(9 * 32)
     first = half_way()
     assert first.learner.phase.stored == 2
     first._total_timesteps = 9 * 32

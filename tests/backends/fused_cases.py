@@ -14,7 +14,7 @@ from torch import nn
 from proximo.backends.fused import FusedBackend
 from proximo.data import Rollout
 from proximo.functional.actions import mask_groups
-from proximo.functional.losses import UpdateSettings
+from proximo.config import PPOConfig, UpdateSettings
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.maskable import MaskableActorCriticPolicy
@@ -143,7 +143,7 @@ def settings_with(**changes: Any) -> UpdateSettings:
         "learning_rate": 1e-3, "batch_size": 64, "n_epochs": 1, "clip_range": 0.2, "clip_range_vf": None,
         "normalize_advantage": True, "ent_coef": 0.01, "vf_coef": 0.5, "max_grad_norm": 0.5, "target_kl": None,
     }  # fmt: skip
-    return UpdateSettings(**(defaults | changes))
+    return UpdateSettings.of(PPOConfig(), 1.0, **(defaults | changes))
 
 
 def torch_actions(policy: ActorCriticPolicy, actions: np.ndarray) -> torch.Tensor:

@@ -20,7 +20,7 @@ ALGORITHMS = {
     "TRPO": (TRPO, "MlpPolicy", SMALL | {"batch_size": 24}),
     "RecurrentPPO": (RecurrentPPO, "MlpLstmPolicy", SMALL | BATCHES | {"policy_kwargs": {"lstm_hidden_size": 8}}),
     "MaskablePPO": (MaskablePPO, "MlpPolicy", SMALL | BATCHES),
-    "PPG": (PPG, "MlpPolicy", SMALL | {"batch_size": 24, "policy_epochs": 2, "aux_epochs": 2}),
+    "PPG": (PPG, "MlpPolicy", SMALL | {"batch_size": 24, "rollouts_per_phase": 2, "aux_epochs": 2}),
 }
 WORKERS = {"start_method": "fork", "envs_per_worker": 2}
 

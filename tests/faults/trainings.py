@@ -108,7 +108,7 @@ CASES: dict[str, Case] = {
     ),
     **both_kinds("maskable_ppo", algorithm=MaskablePPO, environment=Masked, arguments=SMALL, boundary=True),
     **both_kinds(
-        "ppg", algorithm=PPG, arguments={"n_steps": 16, "batch_size": 16, "policy_epochs": 4, "aux_epochs": 1}
+        "ppg", algorithm=PPG, arguments={"n_steps": 16, "batch_size": 16, "rollouts_per_phase": 4, "aux_epochs": 1}
     ),
 }
 

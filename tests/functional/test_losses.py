@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
+from proximo.config import UpdateSettings
 from proximo.data import Minibatch
 from proximo.functional.losses import (
-    UpdateSettings,
-    actor_critic_loss,
     approximate_kl,
     clipped_surrogate,
     clipped_values,
     normalize,
 )
+from proximo.learners.ppo import PPOLearner
 
 SETTINGS = UpdateSettings(
     learning_rate=1e-3,
@@ -62,11 +62,11 @@ def test_terms_add_up():
         returns=torch.tensor([1.0, 2.0]),
     )
     log_prob = torch.log(torch.tensor([1.5, 1.0]))
-    terms = actor_critic_loss(torch.tensor([0.0, 0.0]), log_prob, torch.tensor([0.3, 0.5]), batch, SETTINGS)
+    terms = PPOLearner.combine(torch.tensor([0.0, 0.0]), log_prob, torch.tensor([0.3, 0.5]), batch, SETTINGS)
     assert terms.policy_loss == pytest.approx(-(1.2 - 1.0) / 2)
     assert terms.value_loss == pytest.approx((1 + 4) / 2)
     assert terms.entropy_loss == pytest.approx(-0.4)
     assert terms.clip_fraction == pytest.approx(0.5)
     assert terms.loss == pytest.approx(-0.1 + 0.1 * -0.4 + 0.5 * 2.5)
-    without_entropy = actor_critic_loss(torch.tensor([0.0, 0.0]), log_prob, None, batch, SETTINGS)
+    without_entropy = PPOLearner.combine(torch.tensor([0.0, 0.0]), log_prob, None, batch, SETTINGS)
     assert without_entropy.entropy_loss == pytest.approx(math.log(1.5) / 2)

@@ -10,15 +10,14 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from proximo.backends.choice import make_backend
+from proximo.backends.runtime import Runtime
 from proximo.data import Rollout
 from proximo.errors import NonFiniteError, NotEnoughMemoryError
-from proximo.functional.losses import UpdateSettings
+from proximo.config import PPGConfig, UpdateSettings
 from proximo.functional.spaces import Space
-from proximo.learners.ppg import AuxiliarySettings, PPGLearner, normalized
+from proximo.learners.ppg import PPGLearner, normalized
 from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
 from proximo.networks.encoders import NatureCNN
-from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.phasic import PhasicPolicy
 from proximo.rollout import phase as phase_module
 from proximo.rollout.phase import PhaseBuffer
@@ -27,9 +26,7 @@ from proximo.rollout.storage import RolloutBuffer, allocate_rollout
 STEPS, ENVIRONMENTS = 8, 4
 VECTOR = spaces.Box(-1.0, 1.0, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (1, 36, 36), np.uint8)
-AUXILIARY = AuxiliarySettings(
-    learning_rate=1e-3, value_epochs=1, epochs=3, minibatches=4, accumulate=1, kl_coef=1.0, max_grad_norm=0.5
-)
+AUXILIARY = PPGConfig(learning_rate=1e-3, aux_epochs=3, num_aux_mini_batch=4)
 UPDATE = UpdateSettings(
     learning_rate=1e-3,
     batch_size=8,
@@ -79,11 +76,12 @@ def make_learner(
         **encoder,
     )
     generator = np.random.default_rng(0)
-    made = make_backend(policy, FlatParameters(policy, policy.optimizer), generator, backend)
+    runtime = Runtime(generator, backend)
+    runtime.policy = policy
     phase = PhaseBuffer(rollouts, STEPS, ENVIRONMENTS, observation_space)
     buffer = RolloutBuffer(STEPS, observation_space, action_space, device="cpu", n_envs=ENVIRONMENTS)
     fill(buffer.rollout, action_space, 0)
-    return PPGLearner(policy, made, generator, phase), buffer
+    return PPGLearner(runtime, phase), buffer
 
 
 def fill_phase(learner: PPGLearner, buffer: RolloutBuffer) -> None:
@@ -169,7 +167,7 @@ def test_fused_policy_phase_equals_torch() -> None:
     results = []
     for backend in ("fused", "torch"):
         learner, buffer = make_learner(rollouts=2, backend=backend)
-        assert learner.policy_phase.backend.description.startswith(backend)
+        assert learner.runtime.description.startswith(backend)
         for _ in range(5):  # two auxiliary phases among them
             metrics = learner.update(buffer, UPDATE, AUXILIARY)
         results.append((weights(learner.policy), metrics["policy_gradient_loss"], metrics["value_loss"]))
@@ -200,7 +198,7 @@ def test_one_step_is_the_gradient_of_the_papers_loss(spread: float) -> None:
     chosen = (policy.auxiliary_value_net.weight, policy.value_net.weight)
     expected = torch.autograd.grad(loss, chosen)
     before = [parameter.detach().clone() for parameter in chosen]
-    metrics = learner.auxiliary_update(replace(AUXILIARY, epochs=1, minibatches=1, max_grad_norm=1e9))
+    metrics = learner.auxiliary_update(replace(AUXILIARY, aux_epochs=1, num_aux_mini_batch=1, max_grad_norm=1e9))
     assert metrics["aux_value_loss"] == pytest.approx(0.5 * float((auxiliary_errors.detach() ** 2).mean()), rel=1e-4)
     for parameter, old, gradient in zip(chosen, before, expected, strict=True):
         torch.testing.assert_close(parameter.detach() - old, -1e-3 * gradient.sign(), rtol=1e-3, atol=1e-6)
@@ -215,7 +213,7 @@ def test_large_returns_do_not_drown_the_divergence() -> None:
         fill_phase(learner, buffer)
         learner.phase.returns[:] = shift + scale * learner.phase.returns
         before = old_rows(learner)
-        learner.auxiliary_update(replace(AUXILIARY, epochs=30, learning_rate=3e-3))
+        learner.auxiliary_update(replace(AUXILIARY, aux_epochs=30, learning_rate=3e-3))
         found.append(divergence(learner, before))
     assert found[1] < 2.0 * found[0] + 1e-3
 
@@ -228,7 +226,7 @@ def test_policy_stays_close_and_closer_with_a_larger_coefficient() -> None:
         fill_phase(learner, buffer)
         before = old_rows(learner)
         assert divergence(learner, before) == pytest.approx(0.0, abs=1e-6)
-        settings = replace(AUXILIARY, kl_coef=coefficient, epochs=30, learning_rate=3e-3)
+        settings = replace(AUXILIARY, kl_coef=coefficient, aux_epochs=30, learning_rate=3e-3)
         metrics = learner.auxiliary_update(settings)
         found[coefficient] = divergence(learner, before)
         assert metrics["kl_loss"] > 0.0
@@ -239,9 +237,9 @@ def test_policy_stays_close_and_closer_with_a_larger_coefficient() -> None:
 def test_auxiliary_value_learns_the_returns() -> None:
     learner, buffer = make_learner()
     fill_phase(learner, buffer)
-    first = learner.auxiliary_update(replace(AUXILIARY, epochs=1))["aux_value_loss"]
-    learner.auxiliary_update(replace(AUXILIARY, epochs=100, learning_rate=1e-2))
-    last = learner.auxiliary_update(replace(AUXILIARY, epochs=1))["aux_value_loss"]
+    first = learner.auxiliary_update(replace(AUXILIARY, aux_epochs=1))["aux_value_loss"]
+    learner.auxiliary_update(replace(AUXILIARY, aux_epochs=100, learning_rate=1e-2))
+    last = learner.auxiliary_update(replace(AUXILIARY, aux_epochs=1))["aux_value_loss"]
     assert last < 0.1 * first
 
 
@@ -252,7 +250,7 @@ def test_accumulation_equals_one_step_over_a_larger_batch(space: Space, accumula
         learner, buffer = make_learner(space)
         fill_phase(learner, buffer)
         learner.phase.valid[3, 1] = learner.phase.valid[9, 2] = False  # batches of unequal size
-        learner.auxiliary_update(replace(AUXILIARY, minibatches=minibatches, accumulate=accumulate))
+        learner.auxiliary_update(replace(AUXILIARY, num_aux_mini_batch=minibatches, num_aux_grad_accum=accumulate))
         return weights(learner.policy)
 
     whole = result(4 // accumulate, 1)
@@ -269,7 +267,8 @@ def test_chunks_that_fit_the_memory_change_no_gradient(space: Space, monkeypatch
         fill_phase(learner, buffer)
         rows = np.random.default_rng(0).permutation(learner.phase.samples)[:50]
         old = torch.randn(learner.phase.samples, 3, generator=torch.Generator().manual_seed(0)).log_softmax(dim=1)
-        learner._auxiliary_step(rows, old, learner._unit_of_returns(), AUXILIARY)
+        step = learner.runtime.gradient_step(learner.optimizer.adam)
+        learner._auxiliary_step(step, rows, old, learner._unit_of_returns(), AUXILIARY)
         gradients.append(learner.optimizer.flat.gradients.clone())
     for found in gradients[:2]:
         torch.testing.assert_close(found, gradients[2], rtol=1e-3, atol=1e-6)
@@ -280,7 +279,7 @@ def test_optimisers_are_two() -> None:
     """The auxiliary phase leaves the policy phase's moments alone, and the other way round."""
     learner, buffer = make_learner(rollouts=2)
     learner.update(buffer, UPDATE, AUXILIARY)
-    flat = learner.policy_phase.backend.flat
+    flat = learner.runtime.flat
     moments = flat.state["exp_avg"].clone()
     fill(buffer.rollout, learner.policy.action_space, 1)
     learner.phase.add(buffer.rollout)
@@ -300,9 +299,9 @@ def test_non_finite_auxiliary_step_is_not_applied() -> None:
     learner.phase.returns[0, 0] = np.nan
     before = weights(learner.policy)
     with pytest.raises(NonFiniteError, match="auxiliary phase; the step was not applied"):
-        learner.auxiliary_update(replace(AUXILIARY, minibatches=1))
+        learner.auxiliary_update(replace(AUXILIARY, num_aux_mini_batch=1))
     assert torch.equal(before, weights(learner.policy))
-    metrics = learner.auxiliary_update(replace(AUXILIARY, skip_non_finite=True))
+    metrics = learner.auxiliary_update(AUXILIARY, skip_non_finite=True)
     assert torch.isfinite(weights(learner.policy)).all()
     assert not torch.equal(before, weights(learner.policy))
     assert np.isfinite(metrics["aux_value_loss"])
@@ -361,7 +360,7 @@ def test_procgens_buffer_is_as_large_as_stated() -> None:
 def test_too_little_memory_is_said_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phase_module, "available_memory", lambda: 2_000_000_000)
     phase = PhaseBuffer(32, 256, 64, spaces.Box(0, 255, (3, 64, 64), np.uint8))
-    with pytest.raises(NotEnoughMemoryError, match=r"needs 6.4 GB, 2.0 GB of memory are free.*smaller policy_epochs"):
+    with pytest.raises(NotEnoughMemoryError, match=r"needs 6.4 GB, 2.0 GB of memory are free.*smaller rollouts_per_phase"):
         phase.allocate()
     assert not hasattr(phase, "returns")
 
@@ -398,8 +397,7 @@ def test_state_goes_on_exactly(space: Space) -> None:
     twin, twin_buffer = make_learner(space, rollouts=2)
     twin.policy.load_state_dict(learner.policy.state_dict())
     twin.policy.optimizer.load_state_dict(learner.policy.optimizer.state_dict())
-    twin.policy_phase.backend.flat.rebind()
-    twin.generator.bit_generator.state = learner.generator.bit_generator.state
+    twin.runtime.generator.bit_generator.state = learner.runtime.generator.bit_generator.state
     twin_buffer.advantages = buffer.advantages
     state = learner.state_dict()
     assert state["phase"]["stored"] == 1
@@ -429,8 +427,9 @@ def test_moments_follow_the_parameters_into_new_memory() -> None:
     learner.update(buffer, UPDATE, AUXILIARY)
     before = {name: value.clone() for name, value in learner.optimizer.moments().items()}
     policy = learner.policy
-    learner.bind(policy, make_backend(policy, FlatParameters(policy, policy.optimizer), learner.generator, "torch"))
-    assert learner.optimizer.flat is learner.policy_phase.backend.flat
+    earlier = learner.runtime.flat
+    learner.runtime.bind()
+    assert learner.optimizer.flat is learner.runtime.flat is not earlier
     for name, value in learner.optimizer.moments().items():
         assert torch.equal(before[name], value)
     head = weights(policy.auxiliary_value_net)

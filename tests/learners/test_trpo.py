@@ -23,16 +23,15 @@ from proximo.functional.trust_region import (
     fisher_product,
     flat_gradient,
     flat_values,
-    frozen,
     influential,
     largest_step,
 )
 from proximo.learners.trpo import TRPOLearner
 from proximo.networks.distributions import kl_divergence, make_proba_distribution
+from proximo.networks.distributions.base import frozen
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import CallbackList
 from proximo.training.loggers import configure
-from proximo.training.loop import CallbackListener
 
 # -- mathematics
 
@@ -164,10 +163,10 @@ def changed(model: TRPO, before: dict[str, torch.Tensor]) -> set[str]:
     return {name for name, value in model.policy.state_dict().items() if not torch.equal(value, before[name])}
 
 
-def update(model: TRPO, **settings: Any) -> dict[str, float]:
+def update(model: TRPO, skip_non_finite: bool = False, **settings: Any) -> dict[str, float]:
     """One more update from the latest rollout."""
-    learner = TRPOLearner(model.policy, model.generator)
-    return learner.update(model.rollout_buffer, replace(model._settings(), **settings))
+    learner = TRPOLearner(model.runtime)
+    return learner.update(model.rollout_buffer, replace(model._settings(), **settings), skip_non_finite)
 
 
 def is_value(name: str) -> bool:
@@ -188,9 +187,9 @@ def test_each_phase_changes_its_own_parameters() -> None:
 def test_a_step_improves_the_objective_within_the_trust_region() -> None:
     """The advantages have mean zero, so the objective of the old policy is zero."""
     model = make_model().learn(256)
-    model._required_collector().collect(
-        model._current_backend(), model.rollout_buffer, CallbackListener(model, CallbackList([])), {}
-    )
+    callback = CallbackList([])
+    callback.init_callback(model)
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
     for target_kl in (0.001, 0.03):
         start = weights(model)
         metrics = update(model, target_kl=target_kl)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from proximo.functional.trust_region import frozen
+from proximo.networks.distributions.base import frozen
 from proximo.networks.distributions import (
     Distribution,
     MaskableBernoulliDistribution,

@@ -14,7 +14,7 @@ from proximo.data import Array, Observation, Rollout
 from proximo.envs import DummyVecEnv, as_vec_env
 from proximo.rollout.collector import Collector
 from proximo.rollout.masks import MaskReader
-from proximo.rollout.storage import RolloutBuffer
+from proximo.rollout.storage import RolloutBuffer, estimate_advantages
 
 LENGTHS = [[3], [-2]]  # environment 0 ends by termination after 3 steps, environment 1 by a limit after 2
 
@@ -40,13 +40,14 @@ class Puppet:
         rollout.values[step], rollout.log_probs[step], rollout.actions[step, :, 0] = 1.0, -1.0, actions
         return actions
 
-    def values(self, observations: Any, environment: int | None = None, episode_starts: Any = None) -> Array:
-        self.asked.append((environment, None if episode_starts is None else episode_starts.tolist()))
-        if environment is not None:
-            assert observations.shape == (1, 3)
-            assert round(float(observations[0, 0]) * 3) == environment  # its own last observation, not another's
-            assert round(float(observations[0, 2]) * 3) == 2  # the last of the episode, not the first of the next
-            return np.array([10.0 + environment], np.float32)
+    def values(self, observations: Any, environments: Any = None, episode_starts: Any = None) -> Array:
+        asked = None if environments is None else environments.tolist()
+        self.asked.append((asked, None if episode_starts is None else episode_starts.tolist()))
+        if environments is not None:
+            assert observations.shape == (len(environments), 3)
+            assert (observations[:, 0] * 3).round().tolist() == asked  # their own last observations, not another's
+            assert (observations[:, 2] * 3).round().tolist() == [2] * len(asked)  # the last, not the first of the next
+            return 10.0 + environments.astype(np.float32)
         return 20.0 + np.arange(len(observations), dtype=np.float32)
 
 
@@ -80,6 +81,7 @@ def test_two_environments_for_five_steps(wants_locals: bool) -> None:
     listener = Listener(wants_locals=wants_locals)
     assert collector.collect(puppet, buffer, listener, {"note": 1})
     rollout = buffer.rollout
+    estimate_advantages(buffer, collector.episode_starts)
     assert rollout.rewards.T.tolist() == [[1, 2, 3, 1, 2], [1, 2, 1, 2, 1]]
     assert rollout.episode_starts.T.tolist() == [
         [True, False, False, True, False],
@@ -95,7 +97,7 @@ def test_two_environments_for_five_steps(wants_locals: bool) -> None:
     assert rollout.returns[:2, 1].tolist() == [1 + 0.5 * (2 + 0.5 * 11), 2 + 0.5 * 11]
     assert rollout.returns[4, 1] == 1 + 0.5 * 21
     np.testing.assert_allclose(rollout.advantages, rollout.returns - 1.0)
-    assert puppet.asked == [(1, None), (1, None), (None, [False, False])]
+    assert puppet.asked == [([1], None), ([1], None), (None, [False, False])]
     assert puppet.started == [(5, 2)]
     assert len(listener.seen) == (5 if wants_locals else 0)
     if wants_locals:
@@ -122,7 +124,7 @@ def test_a_listener_ends_it() -> None:
     collector, buffer, puppet = make()
     assert not collector.collect(puppet, buffer, Listener(stop_at=3), {})
     assert not buffer.full
-    assert puppet.asked == [(1, None)]
+    assert puppet.asked == [([1], None)]
 
 
 def test_masks_are_read_before_the_action() -> None:
@@ -147,6 +149,7 @@ def test_rows_that_only_reset() -> None:
     env = as_vec_env(SyncVectorEnv(makers, autoreset_mode=AutoresetMode.NEXT_STEP))
     collector, buffer, puppet = make(steps=7, env=env)
     collector.collect(puppet, buffer, Listener(), {})
+    estimate_advantages(buffer, collector.episode_starts)
     rollout = buffer.rollout
     assert rollout.valid.T.tolist() == [
         [True, True, True, False, True, True, True],

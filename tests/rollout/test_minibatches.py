@@ -49,7 +49,7 @@ def numbers_of(batch: Minibatch) -> list[float]:
 def test_rows_in_the_given_order() -> None:
     rollout = make_rollout()
     whole = on_device(rollout, CPU)
-    order = np.array([11, 0, 4, 7, 3])
+    order = torch.tensor([11, 0, 4, 7, 3])
     batches = list(minibatches(whole, order, 2))
     # row 11 is step 3 of environment 2, row 4 step 1 of environment 1, row 7 step 2 of environment 1
     assert [numbers_of(batch) for batch in batches] == [[32.0, 0.0], [11.0, 21.0], [10.0]]
@@ -68,7 +68,7 @@ def test_sequences_of_two_steps() -> None:
     rollout = make_rollout(length=2)
     rollout.episode_starts[3, 0] = rollout.episode_starts[0, 1] = True
     whole = on_device(rollout, CPU)
-    first, second = sequence_minibatches(whole, rollout, np.array([3, 1, 5]), batch_size=4)
+    first, second = sequence_minibatches(whole, rollout, torch.tensor([3, 1, 5]), batch_size=4)
     assert numbers_of(first) == [20.0, 30.0, 1.0, 11.0]
     assert numbers_of(second) == [22.0, 32.0]
     assert first.episode_starts.tolist() == [False, True, True, False]
@@ -83,9 +83,8 @@ def test_sequences_of_two_steps() -> None:
 def test_as_many_whole_sequences_as_fit(length: int, batch_size: int, sizes: list[int]) -> None:
     """A batch smaller than a sequence still holds one; every row comes once."""
     rollout = make_rollout(length)
-    batches = list(
-        epoch_minibatches(on_device(rollout, CPU), rollout, np.random.default_rng(0).permutation, batch_size)
-    )
+    order = torch.as_tensor(np.random.default_rng(0).permutation(rollout.training_indices()))
+    batches = list(epoch_minibatches(on_device(rollout, CPU), rollout, order, batch_size))
     assert [len(batch.actions) for batch in batches] == sizes
     seen = sorted(number for batch in batches for number in numbers_of(batch))
     assert seen == sorted(rollout.values.flatten().tolist())
@@ -96,7 +95,7 @@ def test_states_of_several_layers() -> None:
     rollout = make_rollout(length=2)
     states = torch.arange(2.0 * 2 * ENVIRONMENTS * 3).reshape(2, 2, ENVIRONMENTS, 3)
     rollout.states = RNNStates((states,), ())
-    (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, np.array([4, 2]), 4)
+    (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, torch.tensor([4, 2]), 4)
     assert batch.lstm_states.pi[0][:, 0].equal(states[1, :, 1])
     assert batch.lstm_states.pi[0][:, 1].equal(states[0, :, 2])
     assert batch.lstm_states.vf == ()
@@ -107,14 +106,14 @@ def test_rows_that_train() -> None:
     rollout.valid = np.ones((STEPS, ENVIRONMENTS), bool)
     rollout.valid[1, 0] = rollout.valid[3, 2] = False
     assert rollout.sample_indices().tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10]
-    (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, np.arange(3), 12)
+    (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, torch.arange(3), 12)
     assert batch.valid.tolist() == [True, False, True, True, True, True, True, True, True, True, True, False]
     assert batch.mask.tolist() == batch.valid.float().tolist()
     kept = keep_valid(batch)
     assert numbers_of(kept) == [0.0, 20.0, 30.0, 1.0, 11.0, 21.0, 31.0, 2.0, 12.0, 22.0]
     assert kept.lstm_states is batch.lstm_states  # they belong to sequences, not to rows
     rollout.valid[:] = True
-    (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, np.arange(3), 12)
+    (batch,) = sequence_minibatches(on_device(rollout, CPU), rollout, torch.arange(3), 12)
     assert keep_valid(batch) is batch
 
 

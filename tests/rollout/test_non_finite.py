@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from proximo.errors import NonFiniteError
 from proximo.rollout.non_finite import BrokenSteps
-from proximo.rollout.storage import RolloutBuffer
+from proximo.rollout.storage import RolloutBuffer, estimate_advantages
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)
 
@@ -30,7 +30,7 @@ def test_a_nan_reward_ends_the_segment_before_it_with_the_value_of_the_last_soun
     buffer.rollout.rewards[2, 0] = np.nan
     with pytest.warns(UserWarning, match="1 of 4 steps of the rollout, the first of them in environment 0 at step 2"):
         BrokenSteps(4, 1).cut_out(buffer.rollout, buffer.rollout.last_values)
-    buffer.estimate_advantages()
+    estimate_advantages(buffer, np.zeros(1, bool))
     assert buffer.rollout.valid is not None
     assert buffer.rollout.valid[:, 0].tolist() == [True, True, False, True]
     # step 1: 2 + 0.5·V(s₂)=15 − 20 = −3; step 0: 1 + 10 − 10 + 0.5·(−3) = −0.5; step 3: 4 + 0.5·50 − 40 = −11
@@ -48,7 +48,7 @@ def test_a_broken_observation_takes_the_step_that_led_to_it_along() -> None:
     assert rollout.valid is not None
     assert rollout.valid[:, 0].tolist() == [True, False, False, True]
     assert rollout.observations[2, 0].tolist() == [0.0, 0.0]
-    buffer.estimate_advantages()
+    estimate_advantages(buffer, np.zeros(1, bool))
     assert rollout.advantages[[0, 3], 0].tolist() == [1 + 0.5 * 20 - 10, -11.0]
 
 

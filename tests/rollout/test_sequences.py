@@ -163,17 +163,17 @@ def test_training_sees_what_the_rollout_saw(
     liven(model).learn(3 * model.n_steps * 3, use_masking=masks)
     rollout = model.rollout_buffer.rollout
     assert (rollout.action_masks is not None) is masks
-    learner = PPOLearner(model.policy, model._backend, model.generator)
+    learner = PPOLearner(model.runtime)
     whole = on_device(rollout, torch.device("cpu"))
     chunks = -(-rollout.steps // rollout.sequence_length)
     assert chunks == -(-rollout.steps // arguments["batch_size"])
     assert all(part.shape[0] == chunks for part in rollout.states.parts())
     assert any(part.abs().max() > 1e-3 for part in rollout.states.parts())
     seen = 0
-    order = np.random.default_rng(0).permutation(chunks * 3)
+    order = torch.as_tensor(np.random.default_rng(0).permutation(chunks * 3))
     with torch.no_grad():
         for batch in sequence_minibatches(whole, rollout, order, arguments["batch_size"]):
-            values, log_prob, entropy = learner._evaluate(batch)
+            values, log_prob, entropy = learner.evaluate(batch)
             kept = keep_valid(batch)
             torch.testing.assert_close(values, kept.old_values, atol=1e-5, rtol=1e-5)
             torch.testing.assert_close(log_prob, kept.old_log_prob, atol=1e-5, rtol=1e-5)
@@ -189,11 +189,11 @@ def test_rows_that_only_reset_do_not_train() -> None:
     model = PPO("MlpLstmPolicy", env, batch_size=STEPS, policy_kwargs=MEMORY, **SMALL)
     liven(model).learn(2 * STEPS * 3)
     rollout = model.rollout_buffer.rollout
-    learner = PPOLearner(model.policy, model._backend, model.generator)
+    learner = PPOLearner(model.runtime)
     whole = on_device(rollout, torch.device("cpu"))
     rows = 0
-    for batch in sequence_minibatches(whole, rollout, np.arange(3), STEPS):
-        values, log_prob, _ = learner._evaluate(batch)
+    for batch in sequence_minibatches(whole, rollout, torch.arange(3), STEPS):
+        values, log_prob, _ = learner.evaluate(batch)
         kept = keep_valid(batch)
         assert len(values) == len(log_prob) == len(kept.old_values) == int(batch.valid.sum()) < STEPS
         torch.testing.assert_close(values, kept.old_values, atol=1e-5, rtol=1e-5)

@@ -173,6 +173,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self.runtime.bind()
         self._known_values = {name: getattr(self, name) for name in self.config_class.names()}
+        self._configuration = self.config_class(**self._known_values)
 
     def _make_learner(self) -> Any:
         return checked_learner_class(self.learner_class, self.default_learner_class)(self.runtime)
@@ -220,6 +221,10 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     def generator(self) -> np.random.Generator:
         """Draws exploration noise and minibatches."""
         return self.runtime.generator
+
+    @generator.setter
+    def generator(self, generator: np.random.Generator) -> None:
+        self.runtime.generator = generator
 
     @property
     def backend(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -138,13 +139,15 @@ class PPG(PPO):
         return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
 
     def _own_tensors(self) -> dict[str, torch.Tensor]:
-        return self.learner.current_optimizer().moments()
+        return self.learner.optimizer.moments()
 
     def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        self.learner.current_optimizer().load_moments(tensors)
+        self.learner.optimizer.load_moments(tensors)
 
     def train(self) -> None:
         """Update the policy from the rollout buffer, after the last rollout of a phase the whole network."""
         settings = self._settings()
-        phases: Any = self.configuration().at(self._current_progress_remaining)
+        phases: Any = replace(
+            self.configuration().at(self._current_progress_remaining), learning_rate=settings.learning_rate
+        )
         self._record_update(self.learner.update(self.rollout_buffer, settings, phases))

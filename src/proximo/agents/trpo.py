@@ -83,9 +83,12 @@ class TRPO(OnPolicyAlgorithm):
             raise ValueError(f"TRPO cannot train {name}, a policy with memory; use RecurrentPPO for it")
         return resolved
 
-    def train(self) -> None:
-        """One step of the policy, then the value network's, from the rollout buffer; records the metrics."""
+    def _settings(self) -> TRPOConfig:
+        """The hyperparameters of this moment, schedules evaluated."""
         config: Any = self.configuration()
         progress = self._current_progress_remaining
-        settings = replace(config.at(progress), learning_rate=self.lr_schedule(progress))
-        self._record(self.learner.update(self.rollout_buffer, settings, self.on_non_finite == "skip"))
+        return replace(config.at(progress), learning_rate=self.lr_schedule(progress))
+
+    def train(self) -> None:
+        """One step of the policy, then the value network's, from the rollout buffer; records the metrics."""
+        self._record(self.learner.update(self.rollout_buffer, self._settings(), self.on_non_finite == "skip"))

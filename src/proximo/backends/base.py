@@ -37,6 +37,7 @@ class Backend(Actor, Protocol):
 
     description: str  # "fused", or "torch: " and why
     flat: FlatParameters
+    generator: np.random.Generator
 
     def is_current(self) -> bool:
         """Whether the policy is still as it was bound; if not, a new backend is due."""

@@ -71,6 +71,7 @@ class Runtime:
     def _is_current(self, backend: Backend) -> bool:
         flat = backend.flat
         same = flat.module is self.policy and flat.optimizer is self.policy.optimizer
+        same = same and backend.generator is self.generator
         return same and backend.is_current() and self._own_obstacle() == self._bound_obstacle
 
     def _own_obstacle(self) -> str | None:

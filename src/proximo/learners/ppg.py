@@ -100,7 +100,7 @@ class PPGLearner:
     def __init__(self, runtime: Runtime, phase: PhaseBuffer) -> None:
         self.runtime, self.phase = runtime, phase
         self.policy_phase = self.policy_phase_class(runtime)
-        self.optimizer = FlatAdam(runtime.flat, eps=float(self.policy.optimizer.param_groups[0].get("eps", 1e-8)))
+        self._optimizer: FlatAdam | None = None
 
     @property
     def policy(self) -> PhasicPolicy:
@@ -119,19 +119,22 @@ class PPGLearner:
         metrics = self._policy_update(buffer, settings, phases.value_epochs)
         self.phase.add(buffer.rollout)
         if self.phase.full:
-            metrics |= self.auxiliary_update(phases, settings)
+            metrics |= self.auxiliary_update(phases, settings.skip_non_finite)
             self.phase.clear()
         return metrics
 
-    def current_optimizer(self) -> FlatAdam:
+    @property
+    def optimizer(self) -> FlatAdam:
         """The auxiliary phase's optimiser, over the flat memory of this moment."""
-        flat = self.runtime.flat
-        if flat is not self.optimizer.flat:
-            if _layout(flat) == _layout(self.optimizer.flat):
-                self.optimizer.bind(flat)
-            else:  # another network: nothing is known of it
-                self.optimizer = FlatAdam(flat, self.optimizer.eps)
-        return self.optimizer
+        flat, previous = self.runtime.flat, self._optimizer
+        if previous is not None and previous.flat is flat:
+            return previous
+        if previous is not None and _layout(flat) == _layout(previous.flat):
+            previous.bind(flat)
+            return previous
+        # the first one, or another network, of which nothing is known
+        self._optimizer = FlatAdam(flat, eps=float(self.policy.optimizer.param_groups[0].get("eps", 1e-8)))
+        return self._optimizer
 
     # -- the policy phase
 
@@ -171,7 +174,7 @@ class PPGLearner:
 
     # -- the auxiliary phase
 
-    def auxiliary_update(self, phases: PPGConfig, settings: UpdateSettings) -> Metrics:
+    def auxiliary_update(self, phases: PPGConfig, skip_non_finite: bool = False) -> Metrics:
         """Descend ½(V_aux − R)² + ½(V − R)² + kl_coef · KL(old ‖ new) over all rollouts of the phase.
 
         The auxiliary head learns the distance of R from the mean of the phase, and where returns are spread widely
@@ -180,8 +183,8 @@ class PPGLearner:
         """
         unit = self._unit_of_returns()
         self.policy.set_training_mode(True)
-        optimizer = self.current_optimizer()
-        rate = settings.learning_rate if phases.aux_learning_rate is None else phases.aux_learning_rate
+        optimizer = self.optimizer
+        rate = phases.learning_rate if phases.aux_learning_rate is None else phases.aux_learning_rate
         optimizer.adam.param_groups[0]["lr"] = rate
         step = self.runtime.gradient_step(optimizer.adam)
         with self.policy.auxiliary_phase():
@@ -191,7 +194,7 @@ class PPGLearner:
                 minibatches = list(self.phase.epoch(phases.num_aux_mini_batch, self.runtime.generator))
                 for start in range(0, len(minibatches), phases.num_aux_grad_accum):
                     rows = np.concatenate(minibatches[start : start + phases.num_aux_grad_accum])
-                    losses.append(self._auxiliary_step(step, rows, old, unit, phases.kl_coef, settings))
+                    losses.append(self._auxiliary_step(step, rows, old, unit, phases, skip_non_finite))
         step.flat.zero_gradients()  # the policy phase has none for the auxiliary head
         mean = torch.stack(losses).nanmean(dim=0)  # steps that were skipped count as NaN
         return {"aux_value_loss": float(mean[0]), "kl_loss": float(mean[1])}
@@ -216,20 +219,20 @@ class PPGLearner:
         rows: NDArray[np.int64],
         old: Tensor,
         unit: Unit,
-        kl_coef: float,
-        settings: UpdateSettings,
+        phases: PPGConfig,
+        skip_non_finite: bool = False,
     ) -> Tensor:
         """One step over ``rows``, whose gradient is gathered chunk by chunk; [auxiliary value loss, divergence]."""
         total = torch.zeros(2, device=self.policy.device)
 
         def accumulate() -> None:
             for chunk in self.phase.chunks(rows, self.policy.device):
-                total.add_(self._accumulate(chunk, old, len(rows), unit, kl_coef))
+                total.add_(self._accumulate(chunk, old, len(rows), unit, phases.kl_coef))
 
         norm = step.gradient(accumulate)
-        if step.apply(torch.isfinite(norm), norm, settings.max_grad_norm):
+        if step.apply(torch.isfinite(norm), norm, phases.max_grad_norm):
             return total
-        if settings.skip_non_finite:
+        if skip_non_finite:
             return torch.full_like(total, math.nan)
         raise NonFiniteError(
             f"the gradient norm is {float(norm)} in the auxiliary phase; the step was not applied. A smaller "
@@ -250,11 +253,11 @@ class PPGLearner:
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """All that the next updates depend on beside policy and random generator; memory is not copied."""
-        return {"optimizer": dict(self.current_optimizer().moments()), "phase": self.phase.state()}
+        return {"optimizer": dict(self.optimizer.moments()), "phase": self.phase.state()}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what :meth:`state_dict` gave."""
-        self.current_optimizer().load_moments(state["optimizer"])
+        self.optimizer.load_moments(state["optimizer"])
         self.phase.load_state(state["phase"])
 
 

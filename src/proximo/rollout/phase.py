@@ -76,8 +76,8 @@ class PhaseBuffer:
         if free is not None and self.bytes > free:
             raise NotEnoughMemoryError(
                 f"the auxiliary buffer needs {in_gigabytes(self.bytes)}, {in_gigabytes(free)} of memory are free: it "
-                f"keeps policy_epochs {self.rollouts} rollouts of n_steps {self.steps} times {self.environments} "
-                "environments. Choose a smaller policy_epochs (16 learns as well as 32), n_steps or number of "
+                f"keeps rollouts_per_phase {self.rollouts} rollouts of n_steps {self.steps} times {self.environments} "
+                "environments. Choose a smaller rollouts_per_phase (16 learns as well as 32), n_steps or number of "
                 "environments, or smaller observations (images as uint8)"
             )
         shape = (self.rollouts * self.steps, self.environments)
@@ -124,7 +124,7 @@ class PhaseBuffer:
         if not fitting:
             raise ValueError(
                 f"num_aux_mini_batch {minibatches} does not divide the {self.samples} samples of the auxiliary phase "
-                f"(policy_epochs {self.rollouts} * n_steps {self.steps} * {self.environments} environments)"
+                f"(rollouts_per_phase {self.rollouts} * n_steps {self.steps} * {self.environments} environments)"
             )
         return max(fitting)
 

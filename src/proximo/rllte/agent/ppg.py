@@ -98,6 +98,8 @@ class PPG(HouseAgent):
         settings = self._settings(n_epochs=1, clip_range=self.clip_range, clip_range_vf=self.clip_range_vf)
         phases = replace(
             self._config,
+            learning_rate=settings.learning_rate,
+            max_grad_norm=self.max_grad_norm,
             aux_epochs=self.aux_epochs,
             num_aux_mini_batch=self.num_aux_mini_batch,
             num_aux_grad_accum=self.num_aux_grad_accum,
@@ -107,9 +109,9 @@ class PPG(HouseAgent):
 
     def _state(self) -> dict[str, Any]:
         # without the rollouts of an unfinished phase, which may be gigabytes: a loaded agent begins a new phase
-        return super()._state() | {"auxiliary_optimizer": dict(self.learner.current_optimizer().moments())}
+        return super()._state() | {"auxiliary_optimizer": dict(self.learner.optimizer.moments())}
 
     def _load_state(self, state: dict[str, Any]) -> None:
         super()._load_state(state)
-        self.learner.current_optimizer().load_moments(state["auxiliary_optimizer"])
+        self.learner.optimizer.load_moments(state["auxiliary_optimizer"])
         self.learner.phase.clear()

@@ -202,7 +202,7 @@ class PPGLearner:
             )
         settings = self._settings(rollout_storage)
         learner = self._learner or self._make_learner(rollout_storage)
-        return hsuanwu_metrics(learner.update(rollout_storage.buffer, settings, self.config))
+        return hsuanwu_metrics(learner.update(rollout_storage.buffer, settings, replace(self.config, learning_rate=self.lr)))
 
     def check_storage(self, storage: VanillaRolloutStorage) -> None:
         """Raise when a storage's rollouts are not what this learner can train on."""
@@ -264,12 +264,12 @@ class PPGLearner:
 
     def auxiliary_state(self) -> dict[str, Tensor]:
         """The memory of the auxiliary phase's optimiser."""
-        return {} if self._learner is None else dict(self._learner.current_optimizer().moments())
+        return {} if self._learner is None else dict(self._learner.optimizer.moments())
 
     def load_auxiliary_state(self, moments: dict[str, Tensor], storage: VanillaRolloutStorage) -> None:
         """Go on with that memory, at the beginning of a phase with rollouts like the storage's."""
         learner = self._learner or self._make_learner(storage)
-        learner.current_optimizer().load_moments(moments)
+        learner.optimizer.load_moments(moments)
         learner.phase.clear()
 
 

@@ -107,9 +107,9 @@ FAMILY: dict[str, Member] = {
     "ppo": Member(PPO, "MlpPolicy", "CartPole-v1", SMALL),
     "a2c": Member(A2C, "MlpPolicy", "CartPole-v1", {"n_steps": 16}),
     "a2c with Adam": Member(A2C, "MlpPolicy", "Pendulum-v1", {"n_steps": 16, "use_rms_prop": False}),
-    "ppg": Member(PPG, "MlpPolicy", "CartPole-v1", SMALL | {"policy_epochs": 2, "value_epochs": 2}),
+    "ppg": Member(PPG, "MlpPolicy", "CartPole-v1", SMALL | {"rollouts_per_phase": 2, "value_epochs": 2}),
     "ppg, hybrid with masks": Member(
-        PPG, "MultiInputPolicy", everything, SMALL | {"policy_epochs": 2, "value_epochs": 2}, masks=True
+        PPG, "MultiInputPolicy", everything, SMALL | {"rollouts_per_phase": 2, "value_epochs": 2}, masks=True
     ),
     "trpo": Member(
         TRPO, "MlpPolicy", "CartPole-v1", {"n_steps": 16, "batch_size": 16}, passes=11, loss="policy_objective"
