@@ -25,6 +25,7 @@ def train_alike(fused: OnPolicyAlgorithm, other: OnPolicyAlgorithm, updates: int
             array = getattr(source, field.name)
             setattr(target, field.name, array.copy() if isinstance(array, np.ndarray) else array)
         other.rollout_buffer.full = True
+        other.generator.bit_generator.state = fused.generator.bit_generator.state  # the same minibatches
         fused.train()
         other.train()
 
@@ -63,7 +64,6 @@ def test_ppo_with_state_dependent_exploration():
         for backend in ("auto", "torch")
     )  # fmt: skip
     assert fused.backend == "fused"
-    fused.generator, other.generator = np.random.default_rng(0), np.random.default_rng(0)  # of the minibatches
     train_alike(fused, other, 2)
     assert parameter_distance(fused.policy, other.policy) < 1e-5
 

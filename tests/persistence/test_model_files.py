@@ -266,7 +266,7 @@ def test_set_parameters_from_file_and_dictionary(tmp_path: Path, trained: PPO) -
     assert_equal_weights(trained, other)
     other.set_parameters({"policy": {"value_net.bias": torch.tensor([5.0])}}, exact_match=False)
     assert other.policy.value_net.bias.item() == 5.0
-    assert other._backend.values(np.zeros((1, 4), np.float32)) == pytest.approx(
+    assert other.runtime.backend.values(np.zeros((1, 4), np.float32)) == pytest.approx(
         float(other.policy.predict_values(torch.zeros(1, 4)).detach()), abs=1e-5
     )
     with pytest.raises(ValueError, match=r"policy\.optimizer.*exact_match=False"):
