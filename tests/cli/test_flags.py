@@ -8,7 +8,7 @@ import pytest
 
 from proximo import PPO
 from proximo.cli.algorithms import ALGORITHMS, algorithm_class, default_arguments
-from proximo.cli.flags import field_docstrings, toml_table, whole_number, yes_or_no
+from proximo.cli.flags import toml_table, whole_number, yes_or_no
 from proximo.cli.plot import grouped
 from proximo.cli.runs import Run, RunConfig
 from proximo.cli.train import parse_arguments, run_config
@@ -60,8 +60,8 @@ def test_a2c_presets_are_for_a2c():
     assert config.preset.arguments == {"ent_coef": 0.0, "n_steps": 7}
 
 
-def test_docstrings_of_fields_come_from_the_nearest_class():
-    texts = field_docstrings(PPOConfig)
+def test_meanings_of_fields_come_from_the_nearest_class():
+    texts = PPOConfig.meanings()
     assert set(texts) == set(PPOConfig.__dataclass_fields__)
     assert texts["learning_rate"].startswith("Step size of Adam")
     assert texts["gamma"] == "Discount factor."

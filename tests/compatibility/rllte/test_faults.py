@@ -89,9 +89,9 @@ def auxiliary_phase(**options: Any) -> tuple[PPG, dict[str, torch.Tensor]]:
     before: dict[str, torch.Tensor] = {}
     phase = agent.learner.auxiliary_update
 
-    def watched(auxiliary: Any) -> Any:
+    def watched(*arguments: Any) -> Any:
         before.update({name: part.clone() for name, part in agent.policy.network.state_dict().items()})
-        return phase(auxiliary)
+        return phase(*arguments)
 
     agent.learner.auxiliary_update = watched
     agent.train(num_train_steps=64)
@@ -132,8 +132,7 @@ def test_fault_10_num_aux_mini_batch_is_the_number_of_minibatches():
         num_steps=16, batch_size=16, hidden_dim=8, policy_epochs=2, aux_epochs=3, num_aux_mini_batch=4,
     )  # fmt: skip
     agent.freeze()
-    descend = agent.learner.optimizer.descend
-    agent.learner.optimizer.descend = lambda *arguments: (steps.append(1), descend(*arguments))
+    agent.learner.optimizer.adam.register_step_post_hook(lambda *_: steps.append(1))
     agent.train(num_train_steps=64)
     assert len(steps) == 3 * 4
     with pytest.raises(ValueError, match="num_aux_mini_batch is 5; expected a divisor of the 64 samples"):

@@ -48,6 +48,8 @@ class PPG(HouseAgent):
         discount: float = 0.999,
         init_fn: str = "xavier_uniform",
     ) -> None:
+        if not isinstance(policy_epochs, int) or policy_epochs < 1:
+            raise ValueError(f"policy_epochs is {policy_epochs!r}; expected a positive whole number")
         config = PPGConfig(
             learning_rate=lr,
             n_steps=num_steps,

@@ -68,7 +68,8 @@ class PPGLearner:
         self.action_space = to_action_space(action_space)
         self.device = get_device(device)
         for name, count in (
-            ("feature_dim", feature_dim), ("hidden_dim", hidden_dim), ("num_policy_mini_batch", num_policy_mini_batch)
+            ("feature_dim", feature_dim), ("hidden_dim", hidden_dim), ("num_policy_mini_batch", num_policy_mini_batch),
+            ("policy_epochs", policy_epochs),
         ):  # fmt: skip
             if not isinstance(count, int | np.integer) or count < 1:
                 raise ValueError(f"{name} is {count!r}; expected a positive whole number")
