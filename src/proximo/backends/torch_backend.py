@@ -10,7 +10,7 @@ from proximo.errors import NonFiniteError
 from proximo.functional.spaces import obs_as_tensor
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
-from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.flat_parameters import FlatParameters, fused_by_default
 from proximo.networks.recurrent import RecurrentActorCriticPolicy
 
 
@@ -21,10 +21,9 @@ class TorchBackend:
         self.policy = policy
         self.flat = flat
         self.description = f"torch: {reason}"
-        if type(policy.optimizer) in (torch.optim.Adam, torch.optim.AdamW):
-            for group in policy.optimizer.param_groups:
-                if group["fused"] is None and group["foreach"] is None:
-                    group["fused"] = True  # one pass over parameters and moments instead of seven
+        for group in policy.optimizer.param_groups:
+            if fused_by_default(policy.optimizer, group):
+                group["fused"] = True  # one pass over parameters and moments instead of seven
         self.sde_sample_freq = sde_sample_freq  # steps between new noise matrices; −1: one set per rollout
         self.states: RNNStates | None = None  # what a policy with memory remembers of the current episodes
 
