@@ -23,7 +23,7 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 aten = torch.ops.aten
 
 # these take tensors of two devices on CUDA too: copies, and integer indices, which are copied to the device
-COPIES = {aten.copy_.default, aten._to_copy.default, aten._copy_from.default}
+COPIES = {aten.copy_.default, aten._to_copy.default}
 INDEXING = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._unsafe_index.Tensor}
 # pointwise in CUDA's eyes, though their tags do not say so
 TAKE_CPU_NUMBERS = {aten.where.self, aten.fill_.Tensor, aten.masked_fill.Tensor, aten.masked_fill_.Tensor}
