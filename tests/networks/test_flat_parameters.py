@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.optimizers import all_parameters, follow_parameters
 
 OPTIMIZERS = [
     (torch.optim.Adam, {"lr": 1e-2, "eps": 1e-5}),
@@ -202,3 +203,31 @@ def test_rebinding_the_optimizer_does_not_hide_that_parameters_have_left():
     optimizer.load_state_dict(optimizer.state_dict())
     flat.rebind()
     assert not flat.is_current()
+
+
+def test_an_optimizer_of_other_parameters_is_refused():
+    """It would step what nobody reads, and the module would never learn."""
+    module = network()
+    optimizer = torch.optim.Adam(module.parameters())
+    replaced = network()
+    replaced[0] = module[0]
+    with pytest.raises(ValueError, match=r"holds 6 parameters that the module does not have, and lacks 6 .*2\.weight"):
+        FlatParameters(replaced, optimizer)
+    FlatParameters(replaced, torch.optim.Adam(replaced.parameters()))
+    FlatParameters(replaced, torch.optim.Adam(replaced[0].parameters()))  # a part of the module may be meant
+
+
+def test_optimizers_follow_parameters_that_are_made_again():
+    module = network()
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
+    train(module, optimizer, 2)
+    moments, before = optimizer.state_dict(), all_parameters(module)
+    for layer in (part for part in module if isinstance(part, nn.Linear)):
+        layer.weight = nn.Parameter(layer.weight.detach().clone())
+    follow_parameters([optimizer], before, all_parameters(module))
+    assert {id(part) for part in optimizer.param_groups[0]["params"]} == {id(part) for part in module.parameters()}
+    assert optimizer.state.keys() == set(module.parameters())
+    weight = module[0].weight.detach().clone()
+    train(module, optimizer, 1)
+    assert not torch.equal(module[0].weight, weight)
+    assert moments["state"][0]["step"] == 3  # the state went along

@@ -13,7 +13,7 @@ from proximo.backends.gradient_step import GradientStep, Reduce
 from proximo.backends.torch_backend import TorchBackend
 from proximo.data import RNNStates
 from proximo.networks.actor_critic import ActorCriticPolicy
-from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.flat_parameters import FlatParameters, fused_by_default
 
 
 def no_obstacle() -> str | None:
@@ -131,7 +131,6 @@ class Runtime:
 
 def step_in_one_pass(optimizer: torch.optim.Optimizer) -> None:
     """Let Adam make one pass over parameters and moments instead of seven, unless the user has chosen."""
-    if type(optimizer) in (torch.optim.Adam, torch.optim.AdamW):
-        for group in optimizer.param_groups:
-            if group["fused"] is None and group["foreach"] is None:
-                group["fused"] = True
+    for group in optimizer.param_groups:
+        if fused_by_default(optimizer, group):
+            group["fused"] = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -43,15 +43,21 @@ from proximo.networks.encoders import (
     NetArch,
 )
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
-from proximo.networks.optimizers import RMSpropTFLike
+from proximo.networks.optimizers import RMSpropTFLike, all_parameters, follow_parameters
 
 RecurrentState = tuple[Array, ...]
 WITH_DEVIATION = (DiagGaussianDistribution, HybridDistribution, StateDependentNoiseDistribution)
 
 
 def get_device(device: torch.device | str = "auto") -> torch.device:
-    """``"auto"`` is CUDA where there is one, else the CPU; asking for a missing CUDA falls back to the CPU."""
-    wanted = torch.device("cuda" if device == "auto" else device)
+    """``"auto"`` is the accelerator that PyTorch finds, else the CPU; asking for a missing CUDA falls back to the CPU.
+
+    Apple's MPS must be asked for by its name: it knows no float64, in which intrinsic rewards measure distances.
+    """
+    if device == "auto":
+        found = torch.accelerator.current_accelerator(check_available=True)
+        return torch.device("cpu") if found is None or found.type == "mps" else found
+    wanted = torch.device(device)
     if wanted.type == "cuda" and not torch.cuda.is_available():
         return torch.device("cpu")
     return wanted
@@ -96,6 +102,14 @@ class BasePolicy(nn.Module, ABC):
         for parameter in self.parameters():
             return parameter.device
         return torch.get_default_device()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What ``to(device)`` and its like run through; the optimiser follows where they make new parameters."""
+        before = all_parameters(self)
+        super()._apply(fn, recurse)
+        if hasattr(self, "optimizer"):
+            follow_parameters([self.optimizer], before, all_parameters(self))
+        return self
 
     def make_features_extractor(self) -> BaseFeaturesExtractor:
         return self.features_extractor_class(self.observation_space, **self.features_extractor_kwargs)

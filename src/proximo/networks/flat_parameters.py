@@ -7,8 +7,8 @@ change, while one call can clip, step or copy them all, and compiled kernels can
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ STATE_TENSORS: dict[type[torch.optim.Optimizer], tuple[tuple[str, str | None], .
     RMSpropTFLike: (("square_avg", None), ("momentum_buffer", "momentum"), ("grad_avg", "centered")),
 }
 STARTS_AT_ONE = {(RMSpropTFLike, "square_avg")}  # every other state starts at zero
+FUSED_KERNELS = (torch.optim.Adam, torch.optim.AdamW)  # PyTorch steps these in one pass over parameters and moments
 
 
 class Segment(NamedTuple):
@@ -53,6 +54,11 @@ def padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
+def fused_by_default(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> bool:
+    """Whether PyTorch's fused kernel may step a group: it has one, and the user asked for no other way."""
+    return type(optimizer) in FUSED_KERNELS and group["fused"] is None and group["foreach"] is None
+
+
 class FlatParameters:
     """Moves a module's parameters, and the state of its optimiser, into flat float32 memory.
 
@@ -69,6 +75,8 @@ class FlatParameters:
         self.module = module
         self.optimizer = optimizer
         self.segments = _lay_out(module)
+        if optimizer is not None:
+            check_optimizer(module, optimizer)
         total = sum(segment.padded_size for segment in self.segments)
         device = self.segments[0].parameter.device if self.segments else torch.device("cpu")
         self.data = torch.zeros(total, device=device)
@@ -168,10 +176,33 @@ class FlatParameters:
         return tuple(name for name, option in table if option is None or any(group.get(option) for group in groups))
 
     def _step_device(self, device: torch.device) -> torch.device:
-        """torch counts steps on the CPU, unless the optimiser runs wholly on the device."""
-        groups = self.optimizer.param_groups if self.optimizer is not None else []
-        on_device = any(group.get("capturable") or group.get("fused") for group in groups)
+        """torch counts steps on the CPU, unless the optimiser runs wholly on the device.
+
+        Fused kernels take no other count; whether they are used may be decided after this.
+        """
+        if self.optimizer is None:
+            return torch.device("cpu")
+        on_device = any(
+            group.get("capturable") or group.get("fused") or fused_by_default(self.optimizer, group)
+            for group in self.optimizer.param_groups
+        )
         return device if on_device else torch.device("cpu")
+
+
+def check_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Raise when an optimiser was made for parameters that the module no longer has: it would train nothing.
+
+    One for a part of the module is fine: who leaves parameters out means it.
+    """
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    foreign = len(held - {id(parameter) for parameter in module.parameters()})
+    missing = [name for name, part in module.named_parameters() if part.requires_grad and id(part) not in held]
+    if foreign and missing:
+        raise ValueError(
+            f"the optimiser holds {foreign} parameters that the module does not have, and lacks {len(missing)} that it "
+            f"has ({', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}), which would never be trained; after "
+            "replacing layers or moving the module, make the optimiser again from module.parameters()"
+        )
 
 
 def _lay_out(module: nn.Module) -> list[Segment]:

@@ -1,12 +1,12 @@
-"""Optimisers that PyTorch does not have."""
+"""Optimisers that PyTorch does not have, and how an optimiser follows the parameters of its module."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
 
@@ -86,3 +86,33 @@ class RMSpropTFLike(torch.optim.Optimizer):
             if name not in state:
                 state[name] = torch.full_like(parameter, initial)
         return [self.state[parameter][name] for parameter in parameters]
+
+
+def all_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Under every name, also of those that are used in several places."""
+    return dict(module.named_parameters(remove_duplicate=False))
+
+
+def follow_parameters(
+    optimizers: Iterable[torch.optim.Optimizer], before: Mapping[str, nn.Parameter], after: Mapping[str, nn.Parameter]
+) -> None:
+    """Let optimisers hold what has taken the place of a module's parameters; their state goes along.
+
+    On some devices (XLA) ``module.to(device)`` makes new parameters, and an optimiser of the old ones trains nothing.
+
+    >>> layer = nn.Linear(1, 1)
+    >>> before, optimizer = all_parameters(layer), torch.optim.SGD(layer.parameters(), lr=0.1)
+    >>> layer.weight = nn.Parameter(torch.zeros(1, 1))
+    >>> follow_parameters([optimizer], before, all_parameters(layer))
+    >>> optimizer.param_groups[0]["params"][0] is layer.weight
+    True
+    """
+    successors = {id(old): after[name] for name, old in before.items() if after[name] is not old}
+    if not successors:
+        return
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["params"] = [successors.get(id(parameter), parameter) for parameter in group["params"]]
+        for parameter in list(optimizer.state):
+            if id(parameter) in successors:
+                optimizer.state[successors[id(parameter)]] = optimizer.state.pop(parameter)

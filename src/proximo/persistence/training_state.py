@@ -174,17 +174,34 @@ def _random_states(model: OnPolicyAlgorithm) -> State:
         "python": random.getstate(),
         "numpy": np.random.get_state(legacy=False),  # noqa: NPY002 - the global generator, which users' code draws from
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None,
+        "device": _device_random_state(model.device),
         "model": model.generator.bit_generator.state,
         "action_space": space_states(model.action_space, "action_space"),
     }
+
+
+def _device_random_state(device: torch.device) -> State | None:
+    """Of the accelerator's own generator; None on the CPU, and where PyTorch cannot tell it."""
+    if device.type == "cpu" or not hasattr(torch.get_device_module(device), "get_rng_state"):
+        return None
+    arguments = () if device.type == "mps" else (device,)  # there is but one
+    return {"type": device.type, "state": torch.get_device_module(device).get_rng_state(*arguments)}
+
+
+def _set_device_random_state(device: torch.device, states: Mapping[str, Any]) -> None:
+    """Only where the training goes on with the kind of device that it had."""
+    found = states.get("device")
+    if states.get("cuda") is not None:  # as version 0.1.0 wrote it
+        found = {"type": "cuda", "state": states["cuda"]}
+    if found is not None and found["type"] == device.type:
+        arguments = () if device.type == "mps" else (device,)
+        torch.get_device_module(device).set_rng_state(found["state"], *arguments)
 
 
 def _set_random_states(model: OnPolicyAlgorithm, states: Mapping[str, Any]) -> None:
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])  # noqa: NPY002
     torch.set_rng_state(states["torch"])
-    if states["cuda"] is not None and model.device.type == "cuda":
-        torch.cuda.set_rng_state(states["cuda"], model.device)
+    _set_device_random_state(model.device, states)
     model.generator.bit_generator.state = states["model"]
     set_space_states(model.action_space, states["action_space"])

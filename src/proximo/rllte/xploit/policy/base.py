@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from proximo.data import Array, Observation, TensorObservation
 from proximo.functional.spaces import Space, obs_as_tensor
+from proximo.networks.optimizers import all_parameters, follow_parameters
 from proximo.networks.published_encoders import BaseEncoder
 from proximo.rllte.common.initialization import get_init_fn
 from proximo.rllte.common.preprocessing import process_action_space, process_observation_space
@@ -49,6 +51,13 @@ class BasePolicy(nn.Module, ABC):
             action_space
         )
         self._optimizers: dict[str, torch.optim.Optimizer] = {}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What ``to(device)`` and its like run through; the optimisers follow where they make new parameters."""
+        before = all_parameters(self)
+        super()._apply(fn, recurse)
+        follow_parameters(self.optimizers.values(), before, all_parameters(self))
+        return self
 
     @property
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
