@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from proximo.networks.flat_parameters import FlatParameters
+from proximo.networks.flat_parameters import FUSED_KERNELS, FlatParameters
 
 Reduce: TypeAlias = Callable[[Tensor], None]  # combines the flat gradients of several processes, in place
 
@@ -64,5 +64,5 @@ class GradientStep:
 
 
 def _skips_on_device(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the optimiser is one of torch's fused ones, which leave everything as it is where ``found_inf`` is 1."""
-    return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+    """Whether torch's fused kernels step everything: they leave it as it is where ``found_inf`` is 1."""
+    return type(optimizer) in FUSED_KERNELS and all(group["fused"] for group in optimizer.param_groups)

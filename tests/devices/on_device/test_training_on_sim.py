@@ -23,7 +23,7 @@ from proximo.rollout.storage import RolloutBuffer
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 
 SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2}
-PHASE = {"n_steps": 16, "batch_size": 16, "policy_epochs": 2, "aux_epochs": 2, "num_aux_mini_batch": 2}
+PHASE = {"n_steps": 16, "batch_size": 16, "rollouts_per_phase": 2, "aux_epochs": 2, "num_aux_mini_batch": 2}
 MEMORY: dict[str, Any] = {"policy_kwargs": {"lstm_hidden_size": 8, "net_arch": [8]}}
 IMAGES = partial(FakeImageEnv, screen_height=36, screen_width=36, n_channels=1)
 SMALL_CNN: dict[str, Any] = {"policy_kwargs": {"features_extractor_kwargs": {"cnn_output_dim": 16}}}
@@ -190,7 +190,7 @@ class WithDropout(FlattenExtractor):
 DROPOUT: dict[str, Any] = {"policy_kwargs": {"features_extractor_class": WithDropout}}
 RESUMED: dict[str, Case] = {
     "ppo, dropout": (PPO, "MlpPolicy", "CartPole-v1", SMALL | DROPOUT),
-    "ppg in the middle of a phase": (PPG, "MlpPolicy", "CartPole-v1", PHASE | {"policy_epochs": 4}),
+    "ppg in the middle of a phase": (PPG, "MlpPolicy", "CartPole-v1", PHASE | {"rollouts_per_phase": 4}),
     "lstm": CASES["lstm"],
     "trpo": CASES["trpo"],
 }
