@@ -36,9 +36,9 @@ from proximo.envs import (
     VecNormalize,
     VecTransposeImage,
     as_vec_env,
-    testing,
 )
 from proximo.envs.state.plain import from_plain, generator_at, generator_state, to_plain
+from proximo.envs.testing import environments as testing
 from proximo.errors import EnvironmentStateError
 
 Factory = Callable[[], gym.Env[Any, Any]]

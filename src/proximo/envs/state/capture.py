@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from proximo.envs.state.known_states import StateMethods, class_name, known_methods
+from proximo.envs.state.known_states import StateMethods, class_name, known_methods, stable_name
 from proximo.envs.state.plain import from_plain, generator_at, generator_state, set_space_states, space_states, to_plain
 from proximo.errors import EnvironmentStateError
 
@@ -27,7 +27,7 @@ def get_environment_state(env: gym.Env[Any, Any]) -> list[dict[str, Any]]:
 def set_environment_state(env: gym.Env[Any, Any], state: Sequence[Mapping[str, Any]]) -> None:
     """Go on from what :func:`get_environment_state` gave of an environment that was made in the same way."""
     layers = list(_layers(env))
-    here, then = [class_name(layer) for layer in layers], [part["class"] for part in state]
+    here, then = [class_name(layer) for layer in layers], [stable_name(part["class"]) for part in state]
     if here != then:
         raise EnvironmentStateError(
             f"the state is of {' around '.join(then)}, the environment is {' around '.join(here)}; make it as it was "
@@ -48,7 +48,7 @@ def get_vector_state(vector_env: Any) -> dict[str, Any]:
 
 
 def set_vector_state(vector_env: Any, state: Mapping[str, Any]) -> None:
-    if state["class"] != class_name(vector_env):
+    if stable_name(state["class"]) != class_name(vector_env):
         raise EnvironmentStateError(f"the state is of {state['class']}, this is {class_name(vector_env)}")
     _set_layer_state(vector_env, state)
 

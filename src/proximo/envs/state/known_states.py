@@ -30,7 +30,7 @@ _CLASSIC = "gymnasium.envs.classic_control"
 _TOY = "gymnasium.envs.toy_text"
 _COMMON = "gymnasium.wrappers.common"
 _OBSERVATION = "gymnasium.wrappers.stateful_observation"
-_HOUSE = "proximo.envs"
+_OWN = "proximo"
 _SB3 = "stable_baselines3.common"
 
 _IDENTITY = ("state", "current_step", "num_resets")
@@ -95,37 +95,37 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     },
     **{
         f"{module}.{name}": names
-        for module in (f"{_HOUSE}.atari", f"{_SB3}.atari_wrappers")
+        for module in (_OWN, f"{_SB3}.atari_wrappers")
         for name, names in {
             "AtariWrapper": (),
             "ClipRewardEnv": (),
             "EpisodicLifeEnv": ("lives", "was_real_done"),
             "FireResetEnv": (),
-            "MaxAndSkipEnv": ("_last_two",) if module.startswith(_HOUSE) else ("_obs_buffer",),
+            "MaxAndSkipEnv": ("_last_two",) if module == _OWN else ("_obs_buffer",),
             "NoopResetEnv": ("override_num_noops",),
             "StickyActionEnv": ("_sticky_action",),
             "WarpFrame": (),
         }.items()
     },
     f"{_SB3}.monitor.Monitor": (*_FOLLOWED, "current_reset_info"),
-    f"{_HOUSE}.action_masker.ActionMasker": (),
-    f"{_HOUSE}.time_feature.TimeFeatureWrapper": ("_current_step",),
-    f"{_HOUSE}.testing.ActionMattersEnv": (),
-    f"{_HOUSE}.testing.BitFlippingEnv": ("state", "current_step", "_bits"),
-    f"{_HOUSE}.testing.ConstantRewardEnv": (),
-    f"{_HOUSE}.testing.DelayedRewardEnv": ("_second",),
-    f"{_HOUSE}.testing.EndlessEnv": ("_steps",),
-    f"{_HOUSE}.testing.FakeImageEnv": ("current_step",),
-    f"{_HOUSE}.testing.HideVelocity": (),
-    f"{_HOUSE}.testing.IdentityEnv": _IDENTITY,
-    f"{_HOUSE}.testing.IdentityEnvBox": _IDENTITY,
-    f"{_HOUSE}.testing.IdentityEnvMultiBinary": _IDENTITY,
-    f"{_HOUSE}.testing.IdentityEnvMultiDiscrete": _IDENTITY,
-    f"{_HOUSE}.testing.InvalidActionEnvDiscrete": _MASKED,
-    f"{_HOUSE}.testing.InvalidActionEnvMultiBinary": _MASKED,
-    f"{_HOUSE}.testing.InvalidActionEnvMultiDiscrete": _MASKED,
-    f"{_HOUSE}.testing.MatchObservationEnv": ("_wanted",),
-    f"{_HOUSE}.testing.SimpleMultiObsEnv": ("state", "count", "log", "state_mapping"),
+    f"{_OWN}.ActionMasker": (),
+    f"{_OWN}.TimeFeatureWrapper": ("_current_step",),
+    f"{_OWN}.ActionMattersEnv": (),
+    f"{_OWN}.BitFlippingEnv": ("state", "current_step", "_bits"),
+    f"{_OWN}.ConstantRewardEnv": (),
+    f"{_OWN}.DelayedRewardEnv": ("_second",),
+    f"{_OWN}.EndlessEnv": ("_steps",),
+    f"{_OWN}.FakeImageEnv": ("current_step",),
+    f"{_OWN}.HideVelocity": (),
+    f"{_OWN}.IdentityEnv": _IDENTITY,
+    f"{_OWN}.IdentityEnvBox": _IDENTITY,
+    f"{_OWN}.IdentityEnvMultiBinary": _IDENTITY,
+    f"{_OWN}.IdentityEnvMultiDiscrete": _IDENTITY,
+    f"{_OWN}.InvalidActionEnvDiscrete": _MASKED,
+    f"{_OWN}.InvalidActionEnvMultiBinary": _MASKED,
+    f"{_OWN}.InvalidActionEnvMultiDiscrete": _MASKED,
+    f"{_OWN}.MatchObservationEnv": ("_wanted",),
+    f"{_OWN}.SimpleMultiObsEnv": ("state", "count", "log", "state_mapping"),
 }
 """The attributes that change while the environment runs, by class; a dot leads into an object."""
 
@@ -148,7 +148,17 @@ def known_methods(layer: Any) -> StateMethods | None:
 
 
 def class_name(thing: object) -> str:
-    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+    return stable_name(f"{type(thing).__module__}.{type(thing).__qualname__}")
+
+
+def stable_name(name: str) -> str:
+    """The name of a class in saved states: for the library's own without its module, which another version may move.
+
+    >>> stable_name("proximo.envs.wrappers.monitor.Monitor"), stable_name("gymnasium.wrappers.common.TimeLimit")
+    ('proximo.Monitor', 'gymnasium.wrappers.common.TimeLimit')
+    """
+    package, _, path = name.partition(".")
+    return f"{_OWN}.{path.rpartition('.')[2]}" if package == _OWN else name
 
 
 def take_attributes(names: tuple[str, ...], thing: Any) -> dict[str, Any]:
