@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
-from proximo.files.encoding import decode_fields, encode_fields, register_class
+from proximo.files.encoding import register_class
+from proximo.files.fields import decode_fields, encode_fields
 from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
 from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
 from proximo.networks.distributions import (

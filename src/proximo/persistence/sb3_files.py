@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from proximo.errors import ModelFileError
 from proximo.files.atomic import replacing
-from proximo.files.encoding import class_name, supply_fields
+from proximo.files.encoding import class_name
+from proximo.files.fields import supply_fields
 from proximo.files.inert_values import inert_value
 from proximo.files.known_values import FOREIGN_NAMES
 from proximo.files.restricted_pickle import Inert, Made, Name, write_pickle

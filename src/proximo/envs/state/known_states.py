@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import Space
 
-from proximo.envs.state.plain import from_plain, set_space_states, space_states, to_plain
+from proximo.envs.state.plain import plain_copy, set_space_states, space_states
 from proximo.errors import EnvironmentStateError
 
 
@@ -169,7 +170,7 @@ def take_attributes(names: tuple[str, ...], thing: Any) -> dict[str, Any]:
         if hasattr(owner, last):
             value = getattr(owner, last)
             where = f"{class_name(thing)}.{name}"
-            state[name] = space_states(value, where) if isinstance(value, Space) else to_plain(_listed(value), where)
+            state[name] = space_states(value, where) if isinstance(value, Space) else plain_copy(_listed(value), where)
     return state
 
 
@@ -183,9 +184,9 @@ def put_attributes(names: tuple[str, ...], thing: Any, state: Mapping[str, Any])
             set_space_states(current, state[name])
         elif isinstance(current, deque):
             current.clear()
-            current.extend(from_plain(state[name]))
+            current.extend(deepcopy(state[name]))
         else:
-            setattr(owner, last, from_plain(state[name]))
+            setattr(owner, last, deepcopy(state[name]))
 
 
 def _owner(thing: Any, name: str) -> tuple[Any, str]:

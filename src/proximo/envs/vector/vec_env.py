@@ -26,7 +26,7 @@ import numpy as np
 from proximo.data import Array, Info, Observation, StepArrays
 from proximo.envs.rendering import show_image, tile_images
 from proximo.envs.state.capture import no_state
-from proximo.envs.state.plain import from_plain, to_plain
+from proximo.envs.state.plain import plain_copy
 from proximo.errors import EnvironmentStateError
 from proximo.functional.actions import mask_rows
 from proximo.functional.spaces import Space
@@ -252,7 +252,7 @@ class VecEnv(ABC):
         return None
 
     def get_state(self, inner: bool = True) -> dict[str, Any]:
-        """All that decides what later steps give, as plain data: dictionaries and lists of JSON values and arrays.
+        """All that decides what later steps give, as plain values and arrays in dictionaries, lists and tuples.
 
         With ``inner=False`` only what the wrappers around the vector environment keep, such as running statistics:
         enough where the environments themselves are seeded and reset. ``EnvironmentStateError`` names the
@@ -262,8 +262,8 @@ class VecEnv(ABC):
             return {}
         return {
             "environments": self.environment_states(),
-            "seeds": to_plain(list(self._seeds), "seeds for the next reset"),
-            "options": to_plain(self._options, "options for the next reset"),
+            "seeds": plain_copy(list(self._seeds), "seeds for the next reset"),
+            "options": plain_copy(self._options, "options for the next reset"),
             "reset_infos": [_plain_info(info) for info in self.reset_infos],
         }
 
@@ -278,9 +278,9 @@ class VecEnv(ABC):
                 "they were when it was taken"
             )
         self.set_environment_states(state["environments"])
-        self._seeds = from_plain(state["seeds"])
-        self._options = from_plain(state["options"])
-        self.reset_infos = from_plain(state["reset_infos"])
+        self._seeds = deepcopy(state["seeds"])
+        self._options = deepcopy(state["options"])
+        self.reset_infos = deepcopy(state["reset_infos"])
 
     def environment_states(self) -> list[Any]:
         """The state of every environment."""
@@ -494,7 +494,7 @@ def is_vecenv_wrapped(env: VecEnv, vec_wrapper_class: type[VecEnvWrapper]) -> bo
 
 def _plain_info(info: Info) -> Any:
     try:
-        return to_plain(info, "info")
+        return plain_copy(info, "info")
     except EnvironmentStateError:  # it only tells of the past
         return {}
 

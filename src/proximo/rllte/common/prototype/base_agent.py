@@ -17,7 +17,7 @@ from proximo.data import Metrics
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
-from proximo.files.trees import join, split
+from proximo.files.encoding import decode, encode
 from proximo.functional.spaces import Space, check_for_correct_spaces, obs_as_tensor, preprocess_obs
 from proximo.networks.actor_critic import get_device
 from proximo.networks.published_encoders import BaseEncoder
@@ -239,7 +239,8 @@ class BaseAgent(ABC):
             self.work_dir = self.work_dir or self._make_work_dir()
             kind, name = ("pretrained", "pretrained") if self.pretraining else ("model", "agent")
             path = self.work_dir / kind / f"{name}_{self.global_step}.zip"
-        structure, tensors = split(self._state())
+        tensors: dict[str, torch.Tensor] = {}
+        structure = encode(self._state(), tensors)
         manifest = {"content": "rllte agent", "agent": type(self).__name__, "state": structure}
         return write_archive(path, manifest, {"state": tensors}) or Path(path)
 
@@ -262,7 +263,7 @@ class BaseAgent(ABC):
             raise ModelFileError(
                 f"{path} holds a {manifest.get('content')!r}, not an agent of proximo.rllte; load it with what saved it"
             )
-        state = join(manifest["state"], tensors["state"])
+        state = decode(manifest["state"], tensors["state"])
         if not isinstance(state, dict) or "policy" not in state:
             raise ModelFileError(f"{path} holds no policy")
         return state
