@@ -13,10 +13,11 @@ from stable_baselines3.common.env_util import make_vec_env as sb3_make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy as sb3_evaluate_policy
 
 from proximo import MaskablePPO, RecurrentPPO
-from proximo.analysis.evaluation import Evaluation, evaluate, evaluate_masked_policy, evaluate_policy
+from proximo.analysis.evaluation import Evaluation, evaluate, evaluate_policy
 from proximo.envs import ActionMasker, DummyVecEnv, Monitor, VecMonitor, VecNormalize, make_vec_env
 from proximo.envs.testing.environments import InvalidActionEnvDiscrete
 from proximo.functional.statistics import mean_interval
+from proximo.sb3_contrib.common.maskable.evaluation import evaluate_policy as evaluate_masked
 
 
 class Countdown(gym.Env):
@@ -282,8 +283,8 @@ def test_masks_reach_the_model():
     model = MaskablePPO("MlpPolicy", env, n_steps=8, batch_size=8, seed=0)
     assert evaluate(model, env, 4, use_masking=True, deterministic=False).episode_rewards == (5.0,) * 4
     assert evaluate(model, env, 4, deterministic=False).mean < 4.0
-    assert evaluate_masked_policy(model, env, 4) == (5.0, 0.0)
-    assert evaluate_masked_policy(model, env, 4, use_masking=False)[0] < 4.0
+    assert evaluate_masked(model, env, 4) == (5.0, 0.0)
+    assert evaluate_masked(model, env, 4, use_masking=False)[0] < 4.0
     assert evaluate_policy(model, env, 4, use_masking=True, return_episode_rewards=True) == ([5.0] * 4, [5] * 4)
 
 

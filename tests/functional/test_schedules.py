@@ -17,10 +17,8 @@ from proximo.functional.schedules import (
     FloatSchedule,
     LinearSchedule,
     check_schedule_value,
-    constant_fn,
-    get_linear_fn,
-    get_schedule_fn,
 )
+from proximo.sb3.common.utils import constant_fn, get_linear_fn, get_schedule_fn
 
 unit = st.floats(0.0, 1.0)
 

@@ -160,33 +160,6 @@ def evaluate_policy(
     return evaluation.mean, evaluation.std
 
 
-def evaluate_masked_policy(
-    model: Predictor,
-    env: Any,
-    n_eval_episodes: int = 10,
-    deterministic: bool = True,
-    render: bool = False,
-    callback: StepCallback | None = None,
-    reward_threshold: float | None = None,
-    return_episode_rewards: bool = False,
-    warn: bool = True,
-    use_masking: bool = True,
-) -> tuple[float, float] | tuple[list[float], list[int]]:
-    """:func:`evaluate_policy` that masks actions unless told otherwise, as sb3-contrib's does."""
-    return evaluate_policy(
-        model,
-        env,
-        n_eval_episodes,
-        deterministic,
-        render,
-        callback,
-        reward_threshold,
-        return_episode_rewards,
-        warn,
-        use_masking,
-    )
-
-
 @dataclass
 class _Tally:
     """Counts each environment's share of the episodes."""

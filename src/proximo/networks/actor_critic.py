@@ -202,15 +202,6 @@ class BasePolicy(nn.Module, ABC):
     def parameters_to_vector(self) -> Array:
         return nn.utils.parameters_to_vector(self.parameters()).detach().cpu().numpy()
 
-    def load_from_vector(self, vector: Array) -> None:
-        with torch.no_grad():
-            start = 0
-            for parameter in self.parameters():
-                # copied in place: the parameters are views of one flat memory
-                part = torch.as_tensor(vector[start : start + parameter.numel()])
-                parameter.copy_(part.view_as(parameter))
-                start += parameter.numel()
-
     def _get_constructor_parameters(self) -> dict[str, Any]:
         """The constructor's arguments, for :meth:`save`."""
         return {
