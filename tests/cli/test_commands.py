@@ -252,7 +252,7 @@ def test_a_training_outlives_failures_if_it_is_told_to(tmp_path, monkeypatch):
     patient = run_proximo(*words, "--on-env-failure", "restart", "--on-non-finite", "skip", folder=tmp_path)
     assert patient.returncode == 0, patient.stderr
     assert "1,024 steps in" in patient.stdout
-    assert "the simulator broke" in patient.stderr  # a warning says what was made anew
+    assert "the simulator broke" in patient.stderr  # a warning says what was made again
 
 
 def test_interrupting_saves_what_there_is(tmp_path):

@@ -448,7 +448,7 @@ def test_monitor_files_go_on_without_gap_or_repeat(tmp_path: Path) -> None:
     state = through_a_file(original.get_state())
     play(original, actions[10:17])  # episodes after the checkpoint, which count no more
     original.close()
-    resumed = build("killed", 1)  # the same files, begun anew
+    resumed = build("killed", 1)  # the same files, begun again
     resumed.set_state(state)
     play(resumed, actions[10:])
     resumed.close()

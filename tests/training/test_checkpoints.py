@@ -302,7 +302,7 @@ def test_numbers_that_are_none_are_never_saved(part, tmp_path):
 
 
 def test_no_checkpoint_is_an_error_not_a_restart(tmp_path):
-    with pytest.raises(NoCheckpointError, match="start it anew"):
+    with pytest.raises(NoCheckpointError, match="start it again"):
         CheckpointFolder(tmp_path / "nothing").newest()
 
 

@@ -69,7 +69,7 @@ def hyperparameter_flags(config_class: type, defaults: Mapping[str, Any]) -> typ
 
 def field_docstrings(dataclass: type) -> dict[str, str]:
     """The string written under each field of a dataclass and its bases."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for base in reversed(dataclass.__mro__[:-1]):
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         statements = body.body if isinstance(body, ast.ClassDef) else []
@@ -77,8 +77,8 @@ def field_docstrings(dataclass: type) -> dict[str, str]:
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 value = following.value if isinstance(following, ast.Expr) else None
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    found[statement.target.id] = inspect.cleandoc(value.value)
-    return found
+                    texts[statement.target.id] = inspect.cleandoc(value.value)
+    return texts
 
 
 def toml_table(text: str) -> dict[str, Any]:

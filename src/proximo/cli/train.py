@@ -68,7 +68,7 @@ class Train:
     workers: bool = False
     """Run the environments in worker processes: for those whose step takes longer than a message."""
     on_env_failure: Literal["raise", "restart"] = "raise"
-    """What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made anew."""
+    """What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made again."""
     on_non_finite: Literal["raise", "skip"] = "raise"
     """What becomes of NaN and infinity in a step or an update: the training ends, or they are left out."""
     seed: Annotated[OptionalCount, default_is("a random one, which is written down")] = None
@@ -194,7 +194,7 @@ def check_numbers(arguments: Train) -> None:
     if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
     if arguments.on_env_failure == "restart" and not arguments.workers:
-        raise ValueError("--on-env-failure restart makes environments of worker processes anew: give --workers too")
+        raise ValueError("--on-env-failure restart is for environments in worker processes: give --workers too")
     if arguments.checkpoint_mode == "boundary" and arguments.checkpoint_every is None:
         raise ValueError(
             "--checkpoint-mode boundary resets the environments at checkpoints: say when, in steps, with "
@@ -242,12 +242,12 @@ def _chosen_algorithm(words: Sequence[str]) -> str:
 
 def _value_of(flag: str, words: Sequence[str]) -> str:
     """The last value that the words give to a flag, in either form (``--flag value``, ``--flag=value``)."""
-    found = ""
+    last = ""
     for word, following in pairwise([*words, ""]):
         name, equals, value = word.partition("=")
         if name == flag:
-            found = value if equals else following
-    return found
+            last = value if equals else following
+    return last
 
 
 def _drawn_seed() -> int:

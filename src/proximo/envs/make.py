@@ -67,10 +67,10 @@ def _require_known(env_id: str) -> None:
 
 def _require_module(env_id: str, module: str) -> None:
     try:
-        found = importlib.util.find_spec(module) is not None
+        exists = importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # a package that it would be in
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise ValueError(
             f"the environment {env_id!r} is registered by {module!r}, and there is no module of that name; install it, "
             "or add its folder to PYTHONPATH (PYTHONPATH=. for the working directory)"

@@ -120,5 +120,5 @@ def _has_generator(layer: Any) -> bool:
 def _own_spaces(layer: Any) -> dict[str, gym.Space[Any]]:
     """The spaces that the layer itself defines."""
     prefix = "_" if isinstance(layer, gym.Wrapper) else ""
-    found = {which: getattr(layer, prefix + which, None) for which in _SPACES}
-    return {which: space for which, space in found.items() if space is not None}
+    spaces = {which: getattr(layer, prefix + which, None) for which in _SPACES}
+    return {which: space for which, space in spaces.items() if space is not None}

@@ -223,7 +223,7 @@ _MUJOCO_READINGS = (
     *("actuator_length", "actuator_velocity", "ten_length", "ten_velocity", "sensordata"),
 )
 """What the last simulation step computed on its way, half a step behind positions and velocities; tasks read it
-before the next step (Ant its torso's ``xpos``), so computing it anew from the restored positions would not do."""
+before the next step (Ant its torso's ``xpos``), so computing it again from the restored positions would not do."""
 
 _MUJOCO_GOALS = ("goal", "goal_pos", "cylinder_pos")  # of Reacher and Pusher
 

@@ -99,7 +99,7 @@ class StackedObservations:
         self.stacked_observation_space: Space = spaces.Dict(stacked) if self._is_dict else stacked[""]
 
     def reset(self, observation: Observation) -> Observation:
-        """Start all stacks anew, filled up with zeros."""
+        """Start all stacks again, filled up with zeros."""
         return self._joined({key: stack.reset(self._part(observation, key)) for key, stack in self._stacks.items()})
 
     def shift(self, observations: Observation) -> None:

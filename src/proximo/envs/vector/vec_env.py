@@ -400,7 +400,7 @@ class VecEnvWrapper(VecEnv):
 
     def get_state(self, inner: bool = True) -> dict[str, Any]:
         # left alone, a wrapper that tells nothing counts with the environments: a reset is to determine it
-        own = self.own_state() if inner or self._tells_state() else {}
+        own = self.own_state() if inner or self._gives_state() else {}
         return {"wrapper": type(self).__name__, "own": own, "inner": self.venv.get_state(inner)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -414,9 +414,9 @@ class VecEnvWrapper(VecEnv):
             self.set_own_state(state["own"])
 
     def has_state(self) -> bool:
-        return self._tells_state() and self.venv.has_state()
+        return self._gives_state() and self.venv.has_state()
 
-    def _tells_state(self) -> bool:
+    def _gives_state(self) -> bool:
         return type(self).own_state is not VecEnvWrapper.own_state
 
     @property

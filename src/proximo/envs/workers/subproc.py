@@ -30,7 +30,7 @@ from proximo.errors import EnvironmentStateError, EnvWorkerError
 __all__ = ["FAILURE_KEY", "SubprocVecEnv", "WorkerDiedError"]
 
 FAILURE_KEY = "env_failure"
-"""Info key, with the cause, where an environment failed and was made anew."""
+"""Info key, with the cause, where an environment failed and was made again."""
 
 
 class SubprocVecEnv(BufferedVecEnv):
@@ -47,7 +47,7 @@ class SubprocVecEnv(BufferedVecEnv):
     * ``on_env_failure="raise"``: ``EnvWorkerError`` names the environment and the cause, with the worker's traceback;
       everything is closed.
     * ``on_env_failure="restart"``: a warning says so, and the environment (when its worker died, all of that worker)
-      is made anew by its factory and reset with a new seed, which follows from the old one. The row of that step is no
+      is made again by its factory and reset with a new seed, which follows from the old one. The row of that step is no
       experience: reward 0, truncated, ``valid`` False, the final observation the last one that was really seen, no
       episode statistics, and the cause in the info's ``env_failure``. What ``set_attr`` and ``env_method`` changed is
       lost. Each environment has ``max_restarts`` restarts; after failures in a row they wait longer and longer.
@@ -171,7 +171,7 @@ class SubprocVecEnv(BufferedVecEnv):
         )
 
     def _cut_off_broken(self, infos: dict[int, Info]) -> StepArrays:
-        """Make the broken environments anew; what they lost ends as a truncation where it was last seen."""
+        """Make the broken environments again; what they lost ends as a truncation where it was last seen."""
         buffers = self._buffers
         rewards, terminated, truncated = (
             array.copy() for array in (buffers.rewards, buffers.terminated, buffers.truncated)

@@ -20,13 +20,13 @@ from proximo.backends.torch_backend import TorchBackend
 from proximo.data import Info, Metrics, Observation, Rollout
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.rllte.common.acting import PlainPolicyBackend
-from proximo.rllte.common.prototype.base_agent import BaseAgent, house_env
-from proximo.rllte.xploit.policy.actor_critic import HousePolicy
+from proximo.rllte.common.prototype.base_agent import BaseAgent, to_vec_env
+from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
 from proximo.rllte.xploit.storage.rollout_storage import StorageBatches, VanillaRolloutStorage
 from proximo.rllte.xplore.shaping import IntrinsicReward
 from proximo.rollout.collector import Collector
 from proximo.rollout.storage import RolloutBuffer
-from proximo.training.allocator import freed_memory_kept
+from proximo.training.allocator import retain_freed_memory
 from proximo.training.loggers import Logger, configure
 
 EPISODES = 10  # whose mean return and length are logged
@@ -80,7 +80,7 @@ class OnPolicyAgent(BaseAgent):
         self._bind_backend()
 
     def _bind_backend(self) -> None:
-        if not isinstance(self.policy, HousePolicy):
+        if not isinstance(self.policy, NetworkPolicy):
             self._backend: FusedBackend | TorchBackend | PlainPolicyBackend = PlainPolicyBackend(self.policy)
             return
         network = self.policy.network
@@ -98,7 +98,7 @@ class OnPolicyAgent(BaseAgent):
         return type(self.storage).sample is not VanillaRolloutStorage.sample
 
     def _current_backend(self) -> Any:
-        """The backend, bound anew when parameters were replaced or moved, or modules set since."""
+        """The backend, bound again when parameters were replaced or moved, or modules set since."""
         fused_in_vain = isinstance(self._backend, FusedBackend) and self._fusing_obstacle() is not None
         if fused_in_vain or not self._backend.is_current():
             self._bind_backend()
@@ -124,7 +124,7 @@ class OnPolicyAgent(BaseAgent):
             )
 
     def _batches(self) -> RolloutBuffer:
-        """The storage's rollout as the house's learners read it."""
+        """The storage's rollout as the library's learners read it."""
         if self.aug is None and not self._own_sampling():
             return self.storage.buffer
         return StorageBatches(self.storage, self.aug)
@@ -157,7 +157,7 @@ class OnPolicyAgent(BaseAgent):
         self.logger = configure(self.work_dir, ["csv", "json"])
         clock = _Clock(self)
         try:
-            with freed_memory_kept():
+            with retain_freed_memory():
                 for update in range(updates):
                     if self.eval_env is not None and update % eval_interval == 0:
                         self._log_evaluation(self.eval(num_eval_episodes))
@@ -214,7 +214,7 @@ class OnPolicyAgent(BaseAgent):
                 f"there is no evaluation environment; make the agent with {type(self).__name__}(…, eval_env=…)"
             )
         self.freeze()
-        env = house_env(self.eval_env)
+        env = to_vec_env(self.eval_env)
         env.seed(self.seed)
         was_training = self.training
         self.mode(training=False)
