@@ -21,14 +21,7 @@ from proximo.files.fields import supply_fields
 from proximo.files.inert_values import inert_value
 from proximo.files.known_values import FOREIGN_NAMES
 from proximo.files.restricted_pickle import Inert, Made, Name, write_pickle
-from proximo.files.sb3_archive import (
-    SERIALIZED,
-    TYPE,
-    VERSION_MEMBER,
-    Sb3Archive,
-    is_sb3_archive,
-    read_sb3_archive,
-)
+from proximo.files.sb3_archive import SERIALIZED, TYPE, VERSION_MEMBER, Sb3Archive, is_sb3_archive, read_sb3_archive
 from proximo.files.zips import Source, opened, write_zip
 from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from proximo.version import __version__

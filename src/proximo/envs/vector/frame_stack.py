@@ -10,13 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays
-from proximo.envs.vector.vec_env import (
-    StepTransform,
-    VecEnv,
-    VecEnvStepReturn,
-    arrays_from_step,
-    copy_observation,
-)
+from proximo.envs.vector.vec_env import StepTransform, VecEnv, VecEnvStepReturn, arrays_from_step, copy_observation
 from proximo.functional.spaces import Space, is_image_space, is_image_space_channels_first
 
 

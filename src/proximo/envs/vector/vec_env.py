@@ -307,7 +307,44 @@ class VecEnv(ABC):
         return [indices] if isinstance(indices, int) else indices
 
 
-class VecEnvWrapper(VecEnv):
+class ForwardsToInner:
+    """Hands on what a vector environment is asked about its environments to the one inside, ``venv``."""
+
+    venv: Any
+
+    def close(self) -> None:
+        self.venv.close()
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        return self.venv.seed(seed)
+
+    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
+        self.venv.set_options(options)
+
+    def get_images(self) -> Sequence[Array | None]:
+        return self.venv.get_images()
+
+    def has_attr(self, attr_name: str) -> bool:
+        return self.venv.has_attr(attr_name)
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        return self.venv.get_attr(attr_name, indices)
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        self.venv.set_attr(attr_name, value, indices)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        return self.venv.env_method(method_name, *method_args, indices=indices, **method_kwargs)
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        return self.venv.env_is_wrapped(wrapper_class, indices=indices)
+
+
+class VecEnvWrapper(ForwardsToInner, VecEnv):
     """A vector environment around another; what it does not define comes from the inner one.
 
     Override ``reset`` and ``step_wait`` as in Stable-Baselines3, or, to stay on the quick path, derive from
@@ -351,42 +388,11 @@ class VecEnvWrapper(VecEnv):
     def has_workers(self) -> bool:
         return self.venv.has_workers
 
-    def close(self) -> None:
-        self.venv.close()
-
-    def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        return self.venv.seed(seed)
-
-    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
-        self.venv.set_options(options)
-
-    def get_images(self) -> Sequence[Array | None]:
-        return self.venv.get_images()
-
     def render(self, mode: str | None = None) -> Array | None:
         return self.venv.render(mode)
 
     def action_masks(self) -> Array:
         return self.venv.action_masks()
-
-    def has_attr(self, attr_name: str) -> bool:
-        return self.venv.has_attr(attr_name)
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        return self.venv.get_attr(attr_name, indices)
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        self.venv.set_attr(attr_name, value, indices)
-
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
-    ) -> list[Any]:
-        return self.venv.env_method(method_name, *method_args, indices=indices, **method_kwargs)
-
-    def env_is_wrapped(
-        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
-    ) -> list[bool]:
-        return self.venv.env_is_wrapped(wrapper_class, indices=indices)
 
     def own_state(self) -> dict[str, Any]:
         """What this wrapper itself keeps from one step to the next, as plain data; ``{}`` if it keeps nothing."""

@@ -14,13 +14,7 @@ from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
 from proximo.envs.vector.dummy import BufferedVecEnv, StepBuffers
-from proximo.envs.vector.vec_env import (
-    AUTORESET_KEY,
-    VecEnvIndices,
-    VecEnvObs,
-    VecEnvStepReturn,
-    copy_observation,
-)
+from proximo.envs.vector.vec_env import AUTORESET_KEY, VecEnvIndices, VecEnvObs, VecEnvStepReturn, copy_observation
 from proximo.envs.workers.shared_memory import SharedArrays
 from proximo.envs.workers.supervision import RestartPolicy, WorkerDiedError, summary
 from proximo.envs.workers.worker import NOBODY, STEP, STEP_WITH_INFOS, Call, Opening, StepExtras

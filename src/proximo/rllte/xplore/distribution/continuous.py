@@ -7,11 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proximo.networks.distributions import (
-    DiagGaussianDistribution,
-    Distribution,
-    SquashedDiagGaussianDistribution,
-)
+from proximo.networks.distributions import DiagGaussianDistribution, Distribution, SquashedDiagGaussianDistribution
 from proximo.rllte.xplore.distribution.base import BaseDistribution
 
 
