@@ -114,6 +114,14 @@ def test_episodes_are_shared_out_without_favouring_short_ones():
     assert evaluation.episode_rewards == tuple(map(float, evaluation.episode_lengths))
 
 
+def test_progress_counts_the_episodes_that_ended(model):
+    counts = []
+    evaluation = evaluate(model, make_vec_env("CartPole-v1", n_envs=2, seed=1), 5, progress=counts.append)
+    assert (counts[0], counts[-1]) == (0, 5)
+    assert counts == sorted(counts)
+    assert len(counts) >= max(evaluation.episode_lengths)
+
+
 def test_fewer_episodes_than_environments():
     assert evaluate(Recorder(), countdowns([2], [3], [4]), 2).episode_lengths == (3, 4)
 
@@ -160,7 +168,7 @@ def test_gymnasium_vector_envs_in_every_autoreset_mode(mode):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_memory_starts_anew_with_every_episode(mode):
+def test_memory_starts_again_with_every_episode(mode):
     """At the first observation of an episode (5 steps left) the predictor is told to forget, in every mode."""
     recorder = Recorder()
     evaluate(recorder, SyncVectorEnv([lambda: Countdown([5])], autoreset_mode=mode), 3)

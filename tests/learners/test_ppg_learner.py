@@ -144,7 +144,7 @@ def test_policy_phase_leaves_the_auxiliary_head_alone(backend: str) -> None:
     assert {"policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction"} <= metrics.keys()
 
 
-def test_phase_begins_anew_after_the_auxiliary_phase() -> None:
+def test_phase_begins_again_after_the_auxiliary_phase() -> None:
     learner, buffer = make_learner(rollouts=3)
     counts = []
     for _ in range(7):
