@@ -11,10 +11,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from family import Member, every_member
 from gymnasium import spaces
 from torch import nn
 
+from family import Member, every_member
 from proximo import PPO, make_vec_env
 from proximo.data import Minibatch
 from proximo.envs import DummyVecEnv, SubprocVecEnv, VecMonitor
