@@ -23,12 +23,12 @@ from proximo.functional.trust_region import (
     fisher_product,
     flat_gradient,
     flat_values,
-    frozen,
     influential,
     largest_step,
 )
 from proximo.learners.trpo import TRPOLearner
 from proximo.networks.distributions import kl_divergence, make_proba_distribution
+from proximo.networks.distributions.base import frozen
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import CallbackList
 from proximo.training.loggers import configure
