@@ -1,4 +1,4 @@
-"""Measure Proximo's rllte door against rllte 1.0.1 and write ``benchmarks/results/rllte.{json,md}``.
+"""Measure ``proximo.rllte`` against rllte 1.0.1 and write ``benchmarks/results/rllte.{json,md}``.
 
 rllte needs versions of its own and gets a virtual environment of its own, built from the package index on the first
 run. Both libraries run the same script with their defaults, each in a new process, in turns; rllte with one torch

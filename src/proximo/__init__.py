@@ -33,14 +33,19 @@ __all__ = [
     "make_vec_env",
 ]
 
+ALGORITHMS = {
+    "ppo": "PPO",
+    "ppg": "PPG",
+    "a2c": "A2C",
+    "trpo": "TRPO",
+    "recurrent_ppo": "RecurrentPPO",
+    "maskable_ppo": "MaskablePPO",
+}
+"""The classes by the names that modules, preset files and the command line use; the first is the default there."""
+
 # resolved on first use, so that `import proximo` and `proximo --help` do not wait for PyTorch
 _HOMES = {
-    "A2C": "proximo.agents.a2c",
-    "MaskablePPO": "proximo.agents.maskable_ppo",
-    "PPG": "proximo.agents.ppg",
-    "PPO": "proximo.agents.ppo",
-    "RecurrentPPO": "proximo.agents.recurrent_ppo",
-    "TRPO": "proximo.agents.trpo",
+    **{name: f"proximo.agents.{module}" for module, name in ALGORITHMS.items()},
     "make_vec_env": "proximo.envs",
     "evaluate": "proximo.analysis.evaluation",
     "evaluate_policy": "proximo.analysis.evaluation",

@@ -125,7 +125,7 @@ def kernel(signature: str, fastmath: bool = True) -> Callable[[Function], Functi
 def linked(signature: str) -> Callable[[Function], Any]:
     """Compile, once, a function that kernels call; they find it by its symbol, as an object file would.
 
-    numba itself hands the code of a function on to each of its callers, which optimise it anew: with a few levels of
+    numba itself hands the code of a function on to each of its callers, which optimise it again: with a few levels of
     calls, that multiplies the time to compile.
     """
     import llvmlite.binding as llvm  # type: ignore[import-untyped]

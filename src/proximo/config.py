@@ -18,6 +18,9 @@ from proximo.functional.schedules import FloatSchedule
 
 Objective = Literal["clipped", "plain"]
 
+RENAMED = {"policy_epochs": "rollouts_per_phase"}
+"""Hyperparameters that files of 0.1.0 call otherwise."""
+
 
 class Check(NamedTuple):
     """What a value must fulfil, and the same in words."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -46,6 +47,18 @@ class MissingSystemLibraryError(ProximoError, ImportError):
             f"{purpose} needs the system's {library} libraries, which no Python package brings: "
             f"apt-get install {packages} (Debian's names)"
         )
+
+
+def absent_name(module: str, name: str, explanation: str = "") -> Exception:
+    """The error of a module's ``__getattr__`` for a name it lacks; the caller raises it.
+
+    It is an ``AttributeError``, so that ``hasattr`` is False. But of that, ``from module import name`` makes an
+    ``ImportError`` without explanation: where Python's import looks for the name, it is an ``ImportError`` itself.
+    """
+    importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    if explanation and importing:
+        return ImportError(f"{name} is not in {module}{explanation}", name=module)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{explanation}", name=name)
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:

@@ -70,7 +70,7 @@ def test_the_model_says_who_runs_it(policy: Any, environment: Any, arguments: di
 
 
 def test_replaced_module_is_run_and_trained() -> None:
-    """A new output layer after construction: the backend is bound anew, and the new layer learns."""
+    """A new output layer after construction: the backend is bound again, and the new layer learns."""
     model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
     model.learn(32)
     replacement = nn.Linear(64, 1)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from family import Member, every_member, weights
 
+from family import Member, every_member, weights
 from proximo import PPO, make_vec_env
 from proximo.envs import SubprocVecEnv, VecNormalize
 from proximo.training.callbacks import BaseCallback

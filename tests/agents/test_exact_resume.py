@@ -9,8 +9,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from family import FAMILY, Member, weights
 
+from family import FAMILY, Member, weights
 from proximo import PPG, TRPO
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.loggers import configure

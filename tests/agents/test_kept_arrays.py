@@ -8,10 +8,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from family import MEMORY, Corridor
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
+from family import MEMORY, Corridor
 from proximo import PPO, evaluate_policy, make_vec_env
 from proximo.envs import as_vec_env
 from proximo.training.callbacks import BaseCallback

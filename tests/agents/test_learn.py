@@ -11,10 +11,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from family import Member, every_member
 from gymnasium import spaces
 from torch import nn
 
+from family import Member, every_member
 from proximo import PPO, make_vec_env
 from proximo.data import Minibatch
 from proximo.envs import DummyVecEnv, SubprocVecEnv, VecMonitor
@@ -202,7 +202,7 @@ CHANGES = {"clip_range": 1e-4, "n_epochs": 1, "batch_size": 8, "max_grad_norm": 
 
 @BACKENDS
 @pytest.mark.parametrize(("name", "value"), CHANGES.items(), ids=CHANGES)
-def test_attributes_are_read_anew_for_every_update(name: str, value: float, backend: str) -> None:
+def test_attributes_are_read_again_for_every_update(name: str, value: float, backend: str) -> None:
     def change(model: Any, rollout: int) -> None:
         if rollout == 1:
             setattr(model, name, value)

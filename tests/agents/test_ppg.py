@@ -1,4 +1,4 @@
-"""PPG's front door: spaces, errors at once, files, and that it is PPO until the first auxiliary phase."""
+"""PPG for its users: spaces, errors at once, files, and that it is PPO until the first auxiliary phase."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from family import Corridor, MaskedCorridor, hybrid, weights
 from gymnasium import spaces
 
 import proximo
+from family import Corridor, MaskedCorridor, hybrid, weights
 from proximo import PPG, PPO, make_vec_env
 from proximo.envs.testing.environments import (
     FakeImageEnv,

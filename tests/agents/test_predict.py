@@ -8,9 +8,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from family import FAMILY, Member, every_member
 from gymnasium import spaces
 
+from family import FAMILY, Member, every_member
 from proximo import A2C, PPO, RecurrentPPO
 from proximo.errors import NonFiniteError
 

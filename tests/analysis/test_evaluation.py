@@ -13,10 +13,11 @@ from stable_baselines3.common.env_util import make_vec_env as sb3_make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy as sb3_evaluate_policy
 
 from proximo import MaskablePPO, RecurrentPPO
-from proximo.analysis.evaluation import Evaluation, evaluate, evaluate_masked_policy, evaluate_policy
+from proximo.analysis.evaluation import Evaluation, evaluate, evaluate_policy
 from proximo.envs import ActionMasker, DummyVecEnv, Monitor, VecMonitor, VecNormalize, make_vec_env
 from proximo.envs.testing.environments import InvalidActionEnvDiscrete
 from proximo.functional.statistics import mean_interval
+from proximo.sb3_contrib.common.maskable.evaluation import evaluate_policy as evaluate_masked
 
 
 class Countdown(gym.Env):
@@ -113,6 +114,14 @@ def test_episodes_are_shared_out_without_favouring_short_ones():
     assert evaluation.episode_rewards == tuple(map(float, evaluation.episode_lengths))
 
 
+def test_progress_counts_the_episodes_that_ended(model):
+    counts = []
+    evaluation = evaluate(model, make_vec_env("CartPole-v1", n_envs=2, seed=1), 5, progress=counts.append)
+    assert (counts[0], counts[-1]) == (0, 5)
+    assert counts == sorted(counts)
+    assert len(counts) >= max(evaluation.episode_lengths)
+
+
 def test_fewer_episodes_than_environments():
     assert evaluate(Recorder(), countdowns([2], [3], [4]), 2).episode_lengths == (3, 4)
 
@@ -159,7 +168,7 @@ def test_gymnasium_vector_envs_in_every_autoreset_mode(mode):
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_memory_starts_anew_with_every_episode(mode):
+def test_memory_starts_again_with_every_episode(mode):
     """At the first observation of an episode (5 steps left) the predictor is told to forget, in every mode."""
     recorder = Recorder()
     evaluate(recorder, SyncVectorEnv([lambda: Countdown([5])], autoreset_mode=mode), 3)
@@ -282,8 +291,8 @@ def test_masks_reach_the_model():
     model = MaskablePPO("MlpPolicy", env, n_steps=8, batch_size=8, seed=0)
     assert evaluate(model, env, 4, use_masking=True, deterministic=False).episode_rewards == (5.0,) * 4
     assert evaluate(model, env, 4, deterministic=False).mean < 4.0
-    assert evaluate_masked_policy(model, env, 4) == (5.0, 0.0)
-    assert evaluate_masked_policy(model, env, 4, use_masking=False)[0] < 4.0
+    assert evaluate_masked(model, env, 4) == (5.0, 0.0)
+    assert evaluate_masked(model, env, 4, use_masking=False)[0] < 4.0
     assert evaluate_policy(model, env, 4, use_masking=True, return_episode_rewards=True) == ([5.0] * 4, [5] * 4)
 
 

@@ -9,6 +9,7 @@ from scipy import stats
 from stable_baselines3.common import results_plotter as sb3
 
 from proximo.analysis import plotting
+from proximo.sb3.common import results_plotter
 from proximo.training.loggers import configure
 
 FRAME = pandas.DataFrame({"r": [1.0, 2.0, 4.0], "l": [10, 20, 30], "t": [3600.0, 7200.0, 9000.0]})
@@ -28,22 +29,22 @@ def write_run(folder, steps, returns, formats=("csv",)):
 @pytest.mark.parametrize("window", [1, 3, 10])
 def test_rolling_windows_equal_sb3(window):
     array = np.random.default_rng(0).normal(size=(2, 10))
-    np.testing.assert_array_equal(plotting.rolling_window(array, window), sb3.rolling_window(array, window))
-    ours = plotting.window_func(np.arange(10), array[0], window, np.mean)
+    np.testing.assert_array_equal(results_plotter.rolling_window(array, window), sb3.rolling_window(array, window))
+    ours = results_plotter.window_func(np.arange(10), array[0], window, np.mean)
     theirs = sb3.window_func(np.arange(10), array[0], window, np.mean)
     for our, their in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(our, their)
 
 
-@pytest.mark.parametrize("x_axis", plotting.POSSIBLE_X_AXES)
+@pytest.mark.parametrize("x_axis", results_plotter.POSSIBLE_X_AXES)
 def test_ts2xy_equals_sb3(x_axis):
-    for our, their in zip(plotting.ts2xy(FRAME, x_axis), sb3.ts2xy(FRAME, x_axis), strict=True):
+    for our, their in zip(results_plotter.ts2xy(FRAME, x_axis), sb3.ts2xy(FRAME, x_axis), strict=True):
         np.testing.assert_array_equal(our, their)
 
 
 def test_unknown_x_axis():
     with pytest.raises(NotImplementedError, match="did you mean 'timesteps'"):
-        plotting.ts2xy(FRAME, "timestep")
+        results_plotter.ts2xy(FRAME, "timestep")
 
 
 def test_plot_curves_draws_dots_and_a_smooth_line():
@@ -52,7 +53,7 @@ def test_plot_curves_draws_dots_and_a_smooth_line():
     pyplot.switch_backend("Agg")
     x = np.arange(150) * 10
     y = np.sin(x)
-    plotting.plot_curves([(x, y), (x[:50], y[:50])], plotting.X_TIMESTEPS, "two runs")
+    results_plotter.plot_curves([(x, y), (x[:50], y[:50])], results_plotter.X_TIMESTEPS, "two runs")
     axes = pyplot.gca()
     assert len(axes.collections) == 2
     assert len(axes.lines) == 1  # the second run is shorter than the window
@@ -69,7 +70,7 @@ def test_plot_results_reads_monitor_files_up_to_a_step(tmp_path):
     (tmp_path / "0.monitor.csv").write_text(
         '#{"t_start": 0.0, "env_id": "x"}\nr,l,t\n1.0,10,1.0\n2.0,20,2.0\n4.0,30,3.0\n'
     )
-    plotting.plot_results([str(tmp_path)], 30, plotting.X_TIMESTEPS, "task")
+    results_plotter.plot_results([str(tmp_path)], 30, results_plotter.X_TIMESTEPS, "task")
     np.testing.assert_array_equal(pyplot.gca().collections[0].get_offsets(), [[10, 1.0], [30, 2.0]])
     pyplot.close("all")
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from proximo.backends.fused import FusedBackend
+from proximo.config import PPOConfig, UpdateSettings
 from proximo.data import Rollout
 from proximo.functional.actions import mask_groups
-from proximo.config import PPOConfig, UpdateSettings
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.maskable import MaskableActorCriticPolicy

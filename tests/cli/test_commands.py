@@ -209,12 +209,13 @@ def test_masked_runs_mask_in_training_and_in_play(tmp_path, capsys, monkeypatch)
     capsys.readouterr()
     assert main(["evaluate", str(run), "--episodes", "3"]) == 0
     assert "10.00" in capsys.readouterr().out
-    from proximo.cli.playing import load_agent, play
+    from proximo.analysis.evaluation import play
+    from proximo.cli.playing import load_agent
     from proximo.cli.runs import Run
 
     model, env = load_agent(Run.open(run), n_envs=1, seed=0)
-    steps = [step for step in islice(play(model, env, deterministic=False, use_masking=True), 31) if step is not None]
-    assert sum(float(step.rewards[0]) for step in steps) == 30.0
+    steps = islice(play(model, env, deterministic=False, use_masking=True), 31)
+    assert sum(float(step.rewards[0]) for step, _ in steps if step is not None) == 30.0
 
 
 FRAGILE = '''
@@ -251,7 +252,7 @@ def test_a_training_outlives_failures_if_it_is_told_to(tmp_path, monkeypatch):
     patient = run_proximo(*words, "--on-env-failure", "restart", "--on-non-finite", "skip", folder=tmp_path)
     assert patient.returncode == 0, patient.stderr
     assert "1,024 steps in" in patient.stdout
-    assert "the simulator broke" in patient.stderr  # a warning says what was made anew
+    assert "the simulator broke" in patient.stderr  # a warning says what was made again
 
 
 def test_interrupting_saves_what_there_is(tmp_path):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
+import itertools
 import re
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 
@@ -82,3 +86,26 @@ def test_constraints_pin_what_tests_install():
     installed += [requirement for extra in included[1].split(",") for requirement in extras[extra]]
     names = {re.split(r"[\[<>=~ ]", requirement)[0].lower().replace("_", "-") for requirement in installed}
     assert names <= pinned
+
+
+def test_every_package_that_is_imported_is_declared():
+    """In the dependencies, or in an extra; a dependency of a dependency may go away."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    names = {re.split(r"[\[<>=! ;]", requirement)[0].lower().replace("_", "-") for requirement in declared}
+    distributions = importlib.metadata.packages_distributions()
+    imported = set()
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add(str(node.module).split(".")[0])
+    foreign = imported - sys.stdlib_module_names - {"proximo"}
+    undeclared = {
+        package
+        for package in foreign
+        if not {name.lower().replace("_", "-") for name in distributions.get(package, [package])} & names
+    }
+    assert undeclared == {"llvmlite", "mujoco"}  # part of numba, and of gymnasium[mujoco]
+    assert {"torch", "cloudpickle", "gymnasium"} <= foreign

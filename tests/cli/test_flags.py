@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from proximo import PPO
-from proximo.cli.algorithms import ALGORITHMS, algorithm_class, default_arguments
+from proximo import ALGORITHMS, PPO
+from proximo.cli.algorithms import algorithm_class, default_arguments
 from proximo.cli.flags import toml_table, whole_number, yes_or_no
 from proximo.cli.plot import grouped
 from proximo.cli.runs import Run, RunConfig

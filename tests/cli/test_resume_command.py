@@ -106,7 +106,7 @@ def test_what_cannot_be_resumed_says_why(finished, interrupted, tmp_path, capsys
     assert "say when, in steps" in error("CartPole-v1", "--checkpoint-mode", "boundary")
     assert "not both" in error("CartPole-v1", "--checkpoint-every", "10", "--checkpoint-minutes", "1")
     shutil.rmtree(interrupted / "checkpoints")
-    assert "start it anew" in error("--resume", str(interrupted))
+    assert "start it again" in error("--resume", str(interrupted))
 
 
 def test_boundary_mode_resumes_exactly(tmp_path):

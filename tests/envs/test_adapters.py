@@ -146,7 +146,7 @@ class TestAutoresetModes:
 
 
 class TestWrappersOverNextStep:
-    def test_frame_stack_starts_anew_at_the_reset_row(self):
+    def test_frame_stack_starts_again_at_the_reset_row(self):
         env = VecFrameStack(as_vec_env(counting_vector(AutoresetMode.NEXT_STEP, lengths=(2,))), 2)
         env.reset()
         rows = [env.step_arrays([0]).observations[0, ::2].tolist() for _ in range(4)]

@@ -9,8 +9,8 @@ from gymnasium import spaces
 from stable_baselines3.common.env_checker import check_env as sb3_check_env
 
 from proximo.envs import check_env
+from proximo.envs.testing import environments as testing
 from proximo.envs.testing.environments import BitFlippingEnv
-from proximo.envs.testing.environments import environments as testing
 
 
 class Adjustable(gym.Env):

@@ -3,7 +3,6 @@ bit."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from copy import deepcopy
@@ -14,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces, wrappers
 from gymnasium.envs.toy_text import CliffWalkingEnv, TaxiEnv
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -36,10 +36,11 @@ from proximo.envs import (
     VecNormalize,
     VecTransposeImage,
     as_vec_env,
-    testing,
 )
-from proximo.envs.state.plain import from_plain, generator_at, generator_state, to_plain
+from proximo.envs.state.plain import generator_at, generator_state, plain_copy
+from proximo.envs.testing import environments as testing
 from proximo.errors import EnvironmentStateError
+from proximo.files.encoding import decode, encode
 
 Factory = Callable[[], gym.Env[Any, Any]]
 
@@ -140,32 +141,10 @@ def play(vec_env: VecEnv, actions: list[Any]) -> list[Any]:
 
 
 def through_a_file(state: Any) -> Any:
-    """The state as JSON and an ``npz`` file without pickles, read back."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
-
-    def without_arrays(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            arrays[f"array{len(arrays)}"] = value
-            return {"array": f"array{len(arrays) - 1}"}
-        if isinstance(value, dict):
-            return {key: without_arrays(item) for key, item in value.items()}
-        return [without_arrays(item) for item in value] if isinstance(value, list) else value
-
-    text = json.dumps(without_arrays(state), allow_nan=False)
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as stored:
-        arrays = dict(stored)
-
-    def with_arrays(value: Any) -> Any:
-        if isinstance(value, dict):
-            if value.keys() == {"array"}:
-                return arrays[value["array"]]
-            return {key: with_arrays(item) for key, item in value.items()}
-        return [with_arrays(item) for item in value] if isinstance(value, list) else value
-
-    return with_arrays(json.loads(text))
+    """The state as a checkpoint holds it, JSON and tensors, read back."""
+    tensors: dict[str, torch.Tensor] = {}
+    text = json.dumps(encode(state, tensors), allow_nan=False)
+    return decode(json.loads(text), tensors)
 
 
 def assert_same(left: Any, right: Any, where: str = "") -> None:
@@ -409,7 +388,7 @@ def test_unknown_environment(build: Callable[..., VecEnv], factory: Factory) -> 
 
 
 def test_state_that_is_no_plain_data() -> None:
-    with pytest.raises(EnvironmentStateError, match=r"TellingTooMuch\['position'\]\['x'\] is set"):
+    with pytest.raises(EnvironmentStateError, match=r"TellingTooMuch\['position'\]\['x'\] is an object of class set"):
         in_process(TellingTooMuch, 0).get_state()
 
 
@@ -469,7 +448,7 @@ def test_monitor_files_go_on_without_gap_or_repeat(tmp_path: Path) -> None:
     state = through_a_file(original.get_state())
     play(original, actions[10:17])  # episodes after the checkpoint, which count no more
     original.close()
-    resumed = build("killed", 1)  # the same files, begun anew
+    resumed = build("killed", 1)  # the same files, begun again
     resumed.set_state(state)
     play(resumed, actions[10:])
     resumed.close()
@@ -496,18 +475,31 @@ def test_seeded_reset_of_a_lost_life_is_a_real_one() -> None:
     )
 )
 def test_plain_data_comes_back_with_its_types(value: Any) -> None:
-    assert_same(from_plain(to_plain(value, "value")), value)
+    assert_same(plain_copy(value, "value"), value)
 
 
 @pytest.mark.parametrize("value", [np.float32(0.1), np.arange(3), np.zeros((0, 2)), np.bool_(True), [np.int8(3)]])
 def test_arrays_come_back_with_their_types(value: Any) -> None:
-    assert_same(from_plain(through_a_file(to_plain(value, "value"))), value)
+    assert_same(through_a_file(plain_copy(value, "value")), value)
 
 
-@pytest.mark.parametrize("value", [{1: 2}, {1}, np.array(["a"]), np.array([None]), object(), b"bytes"])
+@pytest.mark.parametrize("value", [{(1, 2): 3}, {1}, np.array(["a"]), np.array([None]), object(), b"bytes"])
 def test_what_is_no_plain_data(value: Any) -> None:
     with pytest.raises(EnvironmentStateError, match="the value"):
-        to_plain(value, "the value")
+        plain_copy(value, "the value")
+
+
+def test_the_error_names_the_part() -> None:
+    with pytest.raises(EnvironmentStateError, match=r"the value\['a'\]\[1\]\['b'\] is an object of class set"):
+        plain_copy({"a": [0, {"b": {1}}]}, "the value")
+
+
+def test_a_copy_shares_no_memory() -> None:
+    small, large = np.zeros(3), np.zeros(100)
+    copy = plain_copy([small, large], "value")
+    small += 1.0
+    large += 1.0
+    assert [part.sum() for part in copy] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("kind", ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"])

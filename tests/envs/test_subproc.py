@@ -125,6 +125,47 @@ def test_other_start_methods(start_method):
     env.close()
 
 
+def test_the_fork_server_preloads_the_library_and_what_the_user_asked_for(tmp_path):
+    script = tmp_path / "preload.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import multiprocessing
+            import sys
+
+            import gymnasium as gym
+
+            from proximo.envs import SubprocVecEnv
+
+            class Loaded(gym.Wrapper):
+                def modules(self):
+                    return [name in sys.modules for name in ("colorsys", "wave", "proximo.envs.workers.worker")]
+
+            if __name__ == "__main__":
+                multiprocessing.set_forkserver_preload(["colorsys"])
+                env = SubprocVecEnv([lambda: Loaded(gym.make("CartPole-v1"))], "forkserver")
+                print(env.env_method("modules"))
+                env.close()
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "[[True, False, True]]\n", done.stderr
+
+
+def test_preloading_without_the_private_list():
+    """The user's list of modules is in a private attribute of the standard library: without it, the usual one goes."""
+    code = """
+        from multiprocessing import forkserver
+        from proximo.envs.workers.worker_pool import _preload_worker_module
+        del forkserver._forkserver._preload_modules
+        _preload_worker_module()
+        print(forkserver._forkserver._preload_modules)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert done.stdout == "['__main__', 'proximo.envs.workers.worker']\n", done.stderr
+
+
 def test_dictionary_observations_and_options():
     env = make(partial(DictCountingEnv, length=2), partial(DictCountingEnv, length=3))
     env.seed(4)

@@ -1,6 +1,6 @@
 """Damaged and made-up inputs to every reader of files: a value or a typed error, nothing else.
 
-Mutations keep what would otherwise stop them at the door: checksums and hashes are made right again, so that the
+Mutations keep what would otherwise stop them at once: checksums and hashes are made right again, so that the
 parsers behind them are reached.
 """
 

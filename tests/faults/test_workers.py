@@ -235,7 +235,7 @@ def test_a_worker_killed_between_steps_is_replaced(ask):
     env.processes[0].kill()
     env.processes[0].join()
     if ask == "get_attr":
-        with pytest.warns(RuntimeWarning, match="environments 0 to 1 made anew"):
+        with pytest.warns(RuntimeWarning, match="environments 0 to 1 made again"):
             assert env.get_attr("steps") == [0, 0, 2, 2]
     with pytest.warns(RuntimeWarning) if ask == "step" else contextlib.nullcontext():
         step = env.step_arrays([0] * 4)
@@ -358,7 +358,7 @@ def test_learning_among_crashes():
         warnings.simplefilter("always")
         model.learn(10_000)
     env.close()
-    assert len([warning for warning in caught if "made anew" in str(warning.message)]) > 50
+    assert len([warning for warning in caught if "made again" in str(warning.message)]) > 50
     with torch.no_grad():
         values = model.policy.predict_values(torch.tensor([[0.0], [1.0]])).flatten().tolist()
     assert values == pytest.approx([0.5, 1.0], abs=0.03)

@@ -29,12 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proximo.errors import ModelFileError
-from proximo.files.archive import (
-    TENSOR_TYPES,
-    Budgets,
-    read_archive,
-    write_archive,
-)
+from proximo.files.archive import TENSOR_TYPES, Budgets, read_archive, write_archive
 
 Groups = dict[str, dict[str, torch.Tensor]]
 

@@ -27,12 +27,11 @@ from proximo.files.encoding import (
     MAX_TOTAL_ELEMENTS,
     Unsafe,
     decode,
-    decode_fields,
     encode,
-    encode_fields,
     register,
     register_class,
 )
+from proximo.files.fields import decode_fields, encode_fields
 from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 
 
@@ -575,3 +574,36 @@ def test_noise_is_decoded_or_refused(noise: Any) -> None:
         decode(noise)
     except ModelFileError:
         return
+
+
+# ---------------------------------------------------------------------------------------------- arrays beside the JSON
+
+
+@settings(max_examples=100, deadline=None)
+@given(np_st.arrays(numbers, np_st.array_shapes(min_dims=1, max_dims=2, max_side=8)))
+def test_stored_arrays_come_back_bit_by_bit(array: np.ndarray) -> None:
+    tensors: dict[str, torch.Tensor] = {}
+    text = json.dumps(encode({"parts": (array, torch.ones(2))}, tensors), allow_nan=False)
+    assert len(tensors) == (2 if array.size > encoding.LISTED_ELEMENTS else 1)
+    decoded, tensor = decode(json.loads(text), tensors)["parts"]
+    assert (decoded.dtype, decoded.shape) == (array.dtype, array.shape)
+    finite = np.ones(array.shape, bool) if array.dtype.kind != "f" else ~np.isnan(array)
+    assert decoded[finite].tobytes() == array[finite].tobytes()
+    assert torch.equal(tensor, torch.ones(2))
+    assert all(not np.shares_memory(decoded, stored.numpy()) for stored in tensors.values())
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (["1", "float32"], "lacks the tensor '1'"),
+        (["0", "int8"], "is float32, its manifest says int8"),
+        (["0", "complex64"], "array type 'complex64'"),
+        (["0"], "kind 'stored'"),
+        ([0, "float32"], "kind 'stored'"),
+        ("0", "kind 'stored'"),
+    ],
+)
+def test_a_stored_array_that_is_not_as_the_manifest_says(value: Any, message: str) -> None:
+    with pytest.raises(ModelFileError, match=message):
+        decode({"$": "stored", "value": value}, {"0": torch.zeros(20)})

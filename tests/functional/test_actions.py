@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from action_spaces import hybrid_spaces
 from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
+from action_spaces import hybrid_spaces
 from proximo.functional.actions import check_masks, leaves, mask_groups, restore_structure, rows_without_choice
 from proximo.functional.spaces import get_action_dim
 

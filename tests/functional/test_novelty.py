@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from proximo.functional.novelty import (
-    elliptical_bonus,
-    episodic_distances,
-    nearest_neighbour_novelty,
-    soft_counts,
-)
+from proximo.functional.novelty import elliptical_bonus, episodic_distances, nearest_neighbour_novelty, soft_counts
 
 close = torch.testing.assert_close
 

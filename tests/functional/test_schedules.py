@@ -12,15 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stable_baselines3.common import utils as sb3
 
-from proximo.functional.schedules import (
-    ConstantSchedule,
-    FloatSchedule,
-    LinearSchedule,
-    check_schedule_value,
-    constant_fn,
-    get_linear_fn,
-    get_schedule_fn,
-)
+from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, check_schedule_value
+from proximo.sb3.common.utils import constant_fn, get_linear_fn, get_schedule_fn
 
 unit = st.floats(0.0, 1.0)
 

@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 
 from proximo.backends.runtime import Runtime
+from proximo.config import PPGConfig, UpdateSettings
 from proximo.data import Rollout
 from proximo.errors import NonFiniteError, NotEnoughMemoryError
-from proximo.config import PPGConfig, UpdateSettings
 from proximo.functional.spaces import Space
 from proximo.learners.ppg import PPGLearner, normalized
 from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
@@ -142,7 +142,7 @@ def test_policy_phase_leaves_the_auxiliary_head_alone(backend: str) -> None:
     assert {"policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction"} <= metrics.keys()
 
 
-def test_phase_begins_anew_after_the_auxiliary_phase() -> None:
+def test_phase_begins_again_after_the_auxiliary_phase() -> None:
     learner, buffer = make_learner(rollouts=3)
     counts = []
     for _ in range(7):
@@ -360,7 +360,9 @@ def test_procgens_buffer_is_as_large_as_stated() -> None:
 def test_too_little_memory_is_said_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phase_module, "available_memory", lambda: 2_000_000_000)
     phase = PhaseBuffer(32, 256, 64, spaces.Box(0, 255, (3, 64, 64), np.uint8))
-    with pytest.raises(NotEnoughMemoryError, match=r"needs 6.4 GB, 2.0 GB of memory are free.*smaller rollouts_per_phase"):
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"needs 6.4 GB, 2.0 GB of memory are free.*smaller rollouts_per_phase"
+    ):
         phase.allocate()
     assert not hasattr(phase, "returns")
 

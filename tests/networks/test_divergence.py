@@ -9,7 +9,6 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from proximo.networks.distributions.base import frozen
 from proximo.networks.distributions import (
     Distribution,
     MaskableBernoulliDistribution,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from action_spaces import discrete_spaces, hybrid_spaces
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from action_spaces import discrete_spaces, hybrid_spaces
 from proximo.functional.actions import leaves, mask_groups, restore_structure
 from proximo.functional.spaces import get_action_dim
 from proximo.networks.distributions import (

@@ -11,10 +11,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from family import FAMILY, Member
 from gymnasium import spaces
 from torch import nn
 
+from family import FAMILY, Member
 from proximo import PPO, evaluate, make_vec_env
 from proximo.envs import VecNormalize
 from proximo.envs.testing.environments import FakeImageEnv, SimpleMultiObsEnv

@@ -109,7 +109,7 @@ OWN_CLASSES = ("schedules", "A2C as in TensorFlow")
 
 
 def with_own_classes(case: Case) -> Any:
-    """The case with the house's schedules and optimiser in the place of the other library's."""
+    """The case with the library's schedules and optimiser in the place of the other library's."""
     from dataclasses import replace
 
     from proximo.networks.optimizers import RMSpropTFLike

@@ -18,7 +18,7 @@ from proximo.envs import DummyVecEnv
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.recurrent import RecurrentActorCriticPolicy
 from proximo.rollout.minibatches import keep_valid, on_device, sequence_minibatches
-from proximo.rollout.recurrent_storage import RecurrentRolloutBuffer
+from proximo.sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
 
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size .* does not divide")
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from proximo.training import allocator as freed_memory
-from proximo.training.allocator import freed_memory_kept
+from proximo.training.allocator import retain_freed_memory
 
 pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
 
 # pages that the system hands out while the same large block is allocated, filled and freed again and again
 PROGRAM = """
 import resource
-from proximo.training.allocator import freed_memory_kept
+from proximo.training.allocator import retain_freed_memory
 
 def new_pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -29,7 +29,7 @@ def new_pages():
 def resident():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
 
-with freed_memory_kept():
+with retain_freed_memory():
     new_pages()
     print(new_pages(), end=" ")
     during = resident()
@@ -61,7 +61,7 @@ def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     try:
         assert freed_memory._glibc() is None
-        with freed_memory_kept():
+        with retain_freed_memory():
             pass
     finally:
         freed_memory._glibc.cache_clear()

@@ -121,7 +121,7 @@ def test_files_of_the_sb3_callback_resume_exactly_from_the_rollout_they_were_sav
     assert torch.equal(weights(again), weights(straight))
 
 
-def test_a_new_training_from_a_checkpoint_begins_anew(tmp_path):
+def test_a_new_training_from_a_checkpoint_begins_again(tmp_path):
     make_model().learn(64, callback=PeriodicCheckpoints(tmp_path, every_steps=32))
     model = PPO.load(tmp_path / "model_32_steps.zip", env=make_vec_env("CartPole-v1", 2))
     model.learn(32)
@@ -302,7 +302,7 @@ def test_numbers_that_are_none_are_never_saved(part, tmp_path):
 
 
 def test_no_checkpoint_is_an_error_not_a_restart(tmp_path):
-    with pytest.raises(NoCheckpointError, match="start it anew"):
+    with pytest.raises(NoCheckpointError, match="start it again"):
         CheckpointFolder(tmp_path / "nothing").newest()
 
 

@@ -50,6 +50,18 @@ def test_plain_lines_come_now_and_then_without_control_characters(clock):
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", console.file.getvalue())
 
 
+def test_a_transient_display_counts_in_its_unit_and_leaves_nothing(clock):
+    elsewhere = Console(file=io.StringIO(), force_terminal=False, width=40)
+    console = terminal()
+    for shown in (elsewhere, console):
+        with ProgressDisplay(20, "evaluating", shown, clock, unit="episodes", transient=True) as display:
+            clock.now += 11
+            display.update(11)
+    assert elsewhere.file.getvalue() == ""
+    assert re.search(r"evaluating ━+╸ +55 % 1 episodes/s  0:11 elapsed  0:09 left", text_of(console))
+    assert console.file.getvalue().endswith("\x1b[1A\x1b[2K")  # the line is erased
+
+
 def test_live_bar_shows_percent_speed_times_and_return(clock):
     console = terminal()
     with ProgressDisplay(1000, "learning", console=console, clock=clock) as display:

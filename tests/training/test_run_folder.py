@@ -62,7 +62,7 @@ def test_a_run_without_seed_says_so() -> None:
 
 def test_file_names(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    names = [run.config, run.versions, run.progress_csv, run.progress_jsonl, run.model, run.best_model]
+    names = [run.config, run.versions, run.progress_csv, run.progress_jsonl, run.model]
     names += [run.checkpoints, run.learning_curve, run.video("gif"), run.video()]
     assert [path.relative_to(tmp_path).as_posix() for path in names] == [
         "config.toml",
@@ -70,7 +70,6 @@ def test_file_names(tmp_path: Path) -> None:
         "progress.csv",
         "progress.jsonl",
         "model.zip",
-        "best_model.zip",
         "checkpoints",
         "learning_curve.png",
         "video.gif",

@@ -6,7 +6,8 @@ import inspect
 
 import pytest
 
-from proximo.cli.algorithms import ALGORITHMS, algorithm_class
+from proximo import ALGORITHMS
+from proximo.cli.algorithms import algorithm_class
 from proximo.zoo import Preset, available_presets, load_preset
 from proximo.zoo.presets import _resolved_row, _rows
 

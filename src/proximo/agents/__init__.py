@@ -1,1 +1,1 @@
-"""The front door: algorithms as classes with keyword arguments, ``learn``, ``predict``, ``save`` and ``load``."""
+"""The algorithms as classes with keyword arguments, ``learn``, ``predict``, ``save`` and ``load``."""

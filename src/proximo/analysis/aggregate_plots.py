@@ -1,7 +1,7 @@
 """Pictures of aggregates: intervals, probabilities of improvement, profiles and curves over training.
 
 Each function takes what :mod:`proximo.analysis.aggregates` computed, by algorithm, and gives a pyplot figure and its
-axes, to be shown or saved. Colours are the house's palette unless ``colors`` maps algorithms to others.
+axes, to be shown or saved. Colours are the library's palette unless ``colors`` maps algorithms to others.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -82,6 +82,7 @@ def evaluate(
     callback: StepCallback | None = None,
     warn: bool = True,
     use_masking: bool = False,
+    progress: Callable[[int], object] | None = None,
 ) -> Evaluation:
     """Play ``n_eval_episodes`` episodes in ``env`` (anything that ``as_vec_env`` takes) with ``model``'s actions.
 
@@ -90,6 +91,7 @@ def evaluate(
     not count. ``callback(locals, globals)`` is called after each step once for every environment that still plays its
     share; ``locals`` holds ``i``, ``reward``, ``done`` and ``info`` of it beside the variables of the whole step.
     ``use_masking`` tells the model at every step which actions the environments' ``action_masks()`` allow.
+    ``progress`` is told after each step how many episodes have ended.
     """
     if n_eval_episodes < 1:
         raise ValueError(f"n_eval_episodes is {n_eval_episodes}; an evaluation needs at least one episode")
@@ -105,8 +107,19 @@ def evaluate(
     if warn:
         _warn_of_another_scale(model, vec_env)
     try:
-        masks = MaskReader(vec_env, stage="evaluation") if use_masking else None
-        _play(model, vec_env, tally, deterministic, render, callback, masks)
+        arguments = {"model": model, "deterministic": deterministic, "render": render}
+        all_infos = callback is not None
+        steps = play(model, vec_env, deterministic=deterministic, use_masking=use_masking, all_infos=all_infos)
+        for step, variables in steps:
+            if step is None:
+                continue
+            tally.add(step, callback, variables | arguments)
+            if progress is not None:
+                progress(len(tally.rewards))
+            if render:
+                vec_env.render()
+            if tally.complete:
+                break
     finally:
         if isinstance(env, str):
             vec_env.close()
@@ -147,33 +160,6 @@ def evaluate_policy(
     return evaluation.mean, evaluation.std
 
 
-def evaluate_masked_policy(
-    model: Predictor,
-    env: Any,
-    n_eval_episodes: int = 10,
-    deterministic: bool = True,
-    render: bool = False,
-    callback: StepCallback | None = None,
-    reward_threshold: float | None = None,
-    return_episode_rewards: bool = False,
-    warn: bool = True,
-    use_masking: bool = True,
-) -> tuple[float, float] | tuple[list[float], list[int]]:
-    """:func:`evaluate_policy` that masks actions unless told otherwise, as sb3-contrib's does."""
-    return evaluate_policy(
-        model,
-        env,
-        n_eval_episodes,
-        deterministic,
-        render,
-        callback,
-        reward_threshold,
-        return_episode_rewards,
-        warn,
-        use_masking,
-    )
-
-
 @dataclass
 class _Tally:
     """Counts each environment's share of the episodes."""
@@ -196,9 +182,7 @@ class _Tally:
     def complete(self) -> bool:
         return bool((self.counts >= self.targets).all())
 
-    def add(
-        self, step: StepArrays, callback: StepCallback | None = None, variables: dict[str, Any] | None = None
-    ) -> None:
+    def add(self, step: StepArrays, callback: StepCallback | None, variables: dict[str, Any]) -> None:
         """Take in one step; with a ``callback``, tell it of each environment before that environment is counted."""
         played = 1 if step.valid is None else step.valid
         self.running_rewards += step.rewards * played
@@ -206,7 +190,7 @@ class _Tally:
         dones = _ends(step)
         observed = dones if callback is None else np.ones_like(dones)
         for index in np.flatnonzero(observed & (self.counts < self.targets)).tolist():
-            if callback is not None and variables is not None:
+            if callback is not None:
                 callback(variables | self._variables() | _row_variables(variables, index), globals())
             if dones[index] and (step.valid is None or step.valid[index]):  # an environment that failed ends no episode
                 self._count(index, step.infos[index])
@@ -239,37 +223,31 @@ class _Tally:
         }
 
 
-def _play(
-    model: Predictor,
-    env: VecEnv,
-    tally: _Tally,
-    deterministic: bool,
-    render: bool,
-    callback: StepCallback | None,
-    masks: MaskReader | None,
-) -> None:
-    """Step ``env`` until every environment has played its share."""
+def play(
+    model: Predictor, env: VecEnv, *, deterministic: bool = True, use_masking: bool = False, all_infos: bool = False
+) -> Iterator[tuple[StepArrays | None, dict[str, Any]]]:
+    """Step ``env`` with the model's actions for ever; gives None after the reset, then each step.
+
+    With ``all_infos`` a step comes with the variables that a callback may read.
+    """
+    masks = MaskReader(env, stage="evaluation") if use_masking else None
     observations = env.reset()
     states = None
     episode_starts: Array = np.ones(env.num_envs, np.bool_)
+    yield None, {}
     for number in count():
-        if tally.complete:
-            return
         allowed: dict[str, Any] = {} if masks is None else {"action_masks": masks.read(number)}
         actions, states = model.predict(
             observations, state=states, episode_start=episode_starts, deterministic=deterministic, **allowed
         )
-        if callback is None:
-            step = env.step_arrays(actions)
-            tally.add(step)
-        else:
+        if all_infos:
             step, variables = _step_with_infos(env, observations, actions, states, episode_starts)
-            tally.add(step, callback, variables | {"model": model, "deterministic": deterministic, "render": render})
+        else:
+            step, variables = env.step_arrays(actions), {}
+        yield step, variables
         observations = copy_observation(step.observations)  # a predictor may keep what it is shown
         # a row that only reset its environment hands out the first observation of an episode, as an end does
         episode_starts = _ends(step) if step.valid is None else _ends(step) | ~step.valid
-        if render:
-            env.render()
 
 
 def _step_with_infos(

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import proximo
+from proximo import ALGORITHMS
 from proximo.errors import near_matches
 
 if TYPE_CHECKING:
@@ -13,21 +15,10 @@ if TYPE_CHECKING:
     from proximo.envs import VecEnv
     from proximo.zoo import Preset
 
-ALGORITHMS = {  # names of the command line and of preset files → names in ``proximo``; the first is the default
-    "ppo": "PPO",
-    "ppg": "PPG",
-    "a2c": "A2C",
-    "trpo": "TRPO",
-    "recurrent_ppo": "RecurrentPPO",
-    "maskable_ppo": "MaskablePPO",
-}
-
 
 def algorithm_class(name: str) -> type[OnPolicyAlgorithm]:
     if name not in ALGORITHMS:
         raise ValueError(f"there is no algorithm {name!r}; {near_matches(name, ALGORITHMS)}")
-    import proximo
-
     agent: type[OnPolicyAlgorithm] = getattr(proximo, ALGORITHMS[name])
     return agent
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.markup import escape
 
+from proximo.training.progress import ProgressDisplay
+
 if TYPE_CHECKING:
-    from rich.progress import Progress
     from rich.table import Table
 
 
@@ -82,36 +82,9 @@ def show_warnings_as_lines() -> None:
     warnings.showwarning = show
 
 
-@contextmanager
-def counting(description: str, total: int, unit: str) -> Iterator[Counter]:
-    """A live bar that counts to ``total``; silent where there is no terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        console=output(),
-        transient=True,
-        expand=True,
-        disable=not output().is_terminal,
-    )
-    with progress:
-        yield Counter(progress, progress.add_task(description, total=total))
-
-
-class Counter:
-    """Advances a live bar."""
-
-    def __init__(self, progress: Progress, task: int) -> None:
-        self._progress = progress
-        self._task = task
-
-    def add(self, amount: int) -> None:
-        if amount:
-            self._progress.advance(self._task, amount)  # type: ignore[arg-type]
+def counting(description: str, total: int, unit: str) -> ProgressDisplay:
+    """A live bar that counts to ``total`` and then vanishes; silent where there is no terminal."""
+    return ProgressDisplay(total, description, output(), unit=unit, transient=True)
 
 
 def shown_path(path: os.PathLike[str] | str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from proximo.cli.algorithms import ALGORITHMS
+from proximo import ALGORITHMS
 from proximo.cli.command import parse
 from proximo.cli.flags import OptionalNumber, default_is
 from proximo.errors import ModelFileError

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proximo.analysis.evaluation import Evaluation, evaluate
+from proximo.analysis.evaluation import Evaluation, evaluate, play
 from proximo.cli.algorithms import algorithm_class, algorithm_title, masks_actions
-from proximo.cli.console import Counter, counting, shown_path
+from proximo.cli.console import counting, shown_path
 from proximo.cli.runs import Run, RunConfig, warn_about_equal_seeds
-from proximo.data import Array, StepArrays
+from proximo.data import Array
 from proximo.envs.dependencies import naming_the_extra
 from proximo.envs.rendering import write_video
 from proximo.functional.statistics import Interval, mean_interval
-from proximo.rollout.masks import MaskReader
 from proximo.zoo import make_preset_env
 
 if TYPE_CHECKING:
@@ -78,36 +77,15 @@ def evaluate_run(
     """Play ``episodes`` episodes, with a live count."""
     n_envs = min(run.config.preset.n_envs, episodes)
     model, env = load_agent(run, n_envs=n_envs, seed=seed, model_file=model_file, device=device)
-    with closing(env), counting("evaluating", episodes, "episodes") as counter:
+    with closing(env), counting("evaluating", episodes, "episodes") as display:
         return evaluate(
-            _Counted(model, counter),
+            model,
             env,
             episodes,
             deterministic=deterministic,
             use_masking=masks_actions(run.config.algo),
+            progress=display.update,
         )
-
-
-class _Counted:
-    """Passes predictions on, and counts the episodes that have begun anew since."""
-
-    def __init__(self, model: OnPolicyAlgorithm, counter: Counter) -> None:
-        self._model = model
-        self._counter = counter
-        self._is_first = True
-
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-        action_masks: Array | None = None,
-    ) -> tuple[Any, Any]:
-        if not self._is_first:
-            self._counter.add(int(np.sum(episode_start)))
-        self._is_first = False
-        return self._model.predict(observation, state, episode_start, deterministic, action_masks)
 
 
 def evaluation_table(evaluation: Evaluation, title: str) -> Table:
@@ -180,11 +158,11 @@ def film_run(
         stride = max(round(rate / FILM_RATE), 1)  # every frame of a 50 Hz environment would only make the file larger
         length = max(round(seconds * rate / stride), 1)
         frames: list[Array] = []
-        with counting("filming", length, "frames") as counter:
-            steps = play(model, env, deterministic, masks_actions(run.config.algo))
+        with counting("filming", length, "frames") as display:
+            steps = play(model, env, deterministic=deterministic, use_masking=masks_actions(run.config.algo))
             for _ in islice(steps, 0, length * stride, stride):
                 frames.append(_picture(env, run.config.env))
-                counter.add(1)
+                display.update(len(frames))
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_video(path, frames, rate / stride)
 
@@ -213,27 +191,11 @@ def show_run(
     with closing(env), naming_the_extra(f"showing {run.config.env}"):
         ended = 0
         # in human mode the environment draws by itself
-        for step in play(model, env, deterministic, masks_actions(run.config.algo)):
+        steps = play(model, env, deterministic=deterministic, use_masking=masks_actions(run.config.algo))
+        for step, _ in steps:
             ended += 0 if step is None else int(step.terminated[0] | step.truncated[0])
             if ended >= episodes:
                 return
-
-
-def play(
-    model: OnPolicyAlgorithm, env: VecEnv, deterministic: bool, use_masking: bool = False
-) -> Iterator[StepArrays | None]:
-    """Play for ever, handing out None after the reset, then each step."""
-    reader = MaskReader(env) if use_masking else None
-    observations = env.reset()
-    state = None
-    episode_starts: Array = np.ones(env.num_envs, np.bool_)
-    yield None
-    for number in count():
-        masks = None if reader is None else reader.read(number)
-        actions, state = model.predict(observations, state, episode_starts, deterministic, masks)
-        step = env.step_arrays(actions)
-        yield step
-        observations, episode_starts = step.observations, step.terminated | step.truncated
 
 
 def _has_display() -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from proximo.config import RENAMED
 from proximo.training.run_folder import RunFolder, run_name
 from proximo.zoo import Preset
 
@@ -42,7 +43,7 @@ class RunConfig:
     def from_table(cls, table: Mapping[str, Any], source: object) -> Self:
         if missing := [key for key in _OWN_KEYS if key not in table]:
             raise ValueError(f"{source} lacks {', '.join(missing)}; expected the config.toml of a run")
-        row = {key: value for key, value in table.items() if key not in (*_OWN_KEYS, _SESSION)}
+        row = {RENAMED.get(key, key): value for key, value in table.items() if key not in (*_OWN_KEYS, _SESSION)}
         preset = Preset.from_row(table["preset"], row)
         session = table.get(_SESSION, {})
         return cls(env=table["env"], algo=table["algo"], seed=table["seed"], preset=preset, session=session)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from proximo.cli.algorithms import ALGORITHMS, algorithm_class, default_arguments
+from proximo import ALGORITHMS
+from proximo.cli.algorithms import algorithm_class, default_arguments
 from proximo.cli.command import check_at_least, parse
 from proximo.cli.flags import (
     Count,
@@ -46,7 +47,6 @@ EXAMPLES = (
 )
 
 _from_preset = default_is("the preset's")
-Algorithm: TypeAlias = Literal["ppo", "ppg", "a2c", "trpo", "recurrent_ppo", "maskable_ppo"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Train:
     """Id of the environment."""
     resume: Annotated[OptionalPath, default_is("a new run")] = None
     """A run to go on with from its newest checkpoint, exactly; or one of its checkpoints, RUN/checkpoints/NAME."""
-    algo: Algorithm = "ppo"
+    algo: str = next(iter(ALGORITHMS))
     """The algorithm; --algo NAME --help shows its hyperparameters."""
     preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|RUN")] = "auto"
     """Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name, or a run to repeat."""
@@ -68,7 +68,7 @@ class Train:
     workers: bool = False
     """Run the environments in worker processes: for those whose step takes longer than a message."""
     on_env_failure: Literal["raise", "restart"] = "raise"
-    """What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made anew."""
+    """What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made again."""
     on_non_finite: Literal["raise", "skip"] = "raise"
     """What becomes of NaN and infinity in a step or an update: the training ends, or they are left out."""
     seed: Annotated[OptionalCount, default_is("a random one, which is written down")] = None
@@ -140,7 +140,7 @@ def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
         raise ValueError(f"--resume goes on with the run as it was started, and takes no {flags}; leave it out")
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
-    return Train(env=run.config.env, algo=run.config.algo, **session), run  # type: ignore[arg-type]
+    return Train(env=run.config.env, algo=run.config.algo, **session), run
 
 
 def parse_arguments(words: Sequence[str]) -> Train:
@@ -148,7 +148,10 @@ def parse_arguments(words: Sequence[str]) -> Train:
     chosen = _chosen_algorithm(words)
     algorithm = algorithm_class(chosen)
     flags = hyperparameter_flags(algorithm.config_class, default_arguments(algorithm))
-    own = [("algo", Algorithm, field(default=chosen)), ("hyperparameters", flags, field(default_factory=flags))]
+    own = [
+        ("algo", Literal[tuple(ALGORITHMS)], field(default=chosen)),
+        ("hyperparameters", flags, field(default_factory=flags)),
+    ]
     kind = make_dataclass("Train", own, bases=(Train,), frozen=True, kw_only=True)
     return parse(kind, "train", SUMMARY, EXAMPLES, words)
 
@@ -191,7 +194,7 @@ def check_numbers(arguments: Train) -> None:
     if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
     if arguments.on_env_failure == "restart" and not arguments.workers:
-        raise ValueError("--on-env-failure restart makes environments of worker processes anew: give --workers too")
+        raise ValueError("--on-env-failure restart is for environments in worker processes: give --workers too")
     if arguments.checkpoint_mode == "boundary" and arguments.checkpoint_every is None:
         raise ValueError(
             "--checkpoint-mode boundary resets the environments at checkpoints: say when, in steps, with "
@@ -239,12 +242,12 @@ def _chosen_algorithm(words: Sequence[str]) -> str:
 
 def _value_of(flag: str, words: Sequence[str]) -> str:
     """The last value that the words give to a flag, in either form (``--flag value``, ``--flag=value``)."""
-    found = ""
+    last = ""
     for word, following in pairwise([*words, ""]):
         name, equals, value = word.partition("=")
         if name == flag:
-            found = value if equals else following
-    return found
+            last = value if equals else following
+    return last
 
 
 def _drawn_seed() -> int:

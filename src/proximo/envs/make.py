@@ -21,6 +21,8 @@ from proximo.errors import MissingExtraError, near_matches
 
 __all__ = ["is_wrapped", "make_atari_env", "make_env", "make_vec_env", "unwrap_wrapper"]
 
+ATARI_IDS = re.compile(r"^ALE/|NoFrameskip-v\d+$")
+
 
 class _Plugin(NamedTuple):
     """A package that registers environments when it is imported."""
@@ -32,7 +34,7 @@ class _Plugin(NamedTuple):
 
 
 _PLUGINS = (
-    _Plugin("ale_py", "ale-py", "atari", re.compile(r"^ALE/|NoFrameskip-v\d+$")),
+    _Plugin("ale_py", "ale-py", "atari", ATARI_IDS),
     _Plugin("pybullet_envs_gymnasium", "pybullet_envs_gymnasium", "pybullet", re.compile(r"BulletEnv-v\d+$")),
     _Plugin("minigrid", "minigrid", "minigrid", re.compile(r"^(MiniGrid|BabyAI)-")),
 )
@@ -65,10 +67,10 @@ def _require_known(env_id: str) -> None:
 
 def _require_module(env_id: str, module: str) -> None:
     try:
-        found = importlib.util.find_spec(module) is not None
+        exists = importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # a package that it would be in
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise ValueError(
             f"the environment {env_id!r} is registered by {module!r}, and there is no module of that name; install it, "
             "or add its folder to PYTHONPATH (PYTHONPATH=. for the working directory)"

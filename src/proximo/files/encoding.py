@@ -1,4 +1,4 @@
-"""Hyperparameters as JSON: plain values, spaces, schedules and known classes by bare name, never by import path.
+"""Values as JSON: plain values, arrays, spaces, schedules and known classes by bare name, never by import path.
 
 What JSON has a form for keeps it. Anything else becomes ``{"$": kind, "value": …}``, where ``kind`` is looked up in
 a table of this process; a file can only name what is already in the table, so decoding imports and runs nothing.
@@ -8,8 +8,14 @@ a table of this process; a file can only name what is already in the table, so d
 >>> decode(encode(spaces.Discrete(3, start=1)))
 Discrete(3, start=1)
 
-A value with no safe form (a lambda, a class of the user) is not written; :func:`encode_fields` names it, and
-:func:`decode_fields` asks the caller for it.
+Given a dictionary for tensors, arrays are stored there, beside the JSON:
+
+>>> tensors = {}
+>>> encode(np.arange(20, dtype=np.uint32), tensors), tensors["0"].dtype
+({'$': 'stored', 'value': ['0', 'uint32']}, torch.int32)
+
+A value with no safe form (a lambda, a class of the user) is :class:`Unsafe`; :mod:`proximo.files.fields` names such
+values in a file, and asks the caller for them.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -30,20 +36,32 @@ from proximo.errors import ModelFileError, near_matches
 from proximo.files.zips import Json
 from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 
+Tensors: TypeAlias = dict[str, torch.Tensor]
+
 MAX_DEPTH = 24  # levels of JSON; leaves room for the manifest around it
 MAX_LISTED_ELEMENTS = 2**16  # of one array written out; larger ones belong in a group of tensors
 MAX_TOTAL_ELEMENTS = 2**24  # of all arrays of one call together, so that a short text cannot ask for much memory
 MAX_INTEGER_BITS = 1024
+LISTED_ELEMENTS = 16
+"""Arrays up to this size stay in the JSON: a tensor's entry in a file takes more room than they do."""
 
 _TAG = "$"
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ARRAY_TYPES: tuple[str, ...] = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _ARRAY_TYPES += ("float16", "float32", "float64")
-_MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_SIGNED: dict[str, Any] = {
+    "uint16": np.int16,
+    "uint32": np.int32,
+    "uint64": np.int64,
+}  # model files hold no unsigned words
+_TENSOR = "tensor"  # the type of what was a tensor before and is one again
+MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class Unsafe(TypeError):
     """A value that has no safe form in a file; the message describes it in a few words."""
+
+    where = ""  # within the whole value, such as ``['infos'][2]``
 
 
 # ----------------------------------------------------------------------------------------------------------- tables
@@ -52,7 +70,7 @@ _KIND_OF_TYPE: dict[type, tuple[str, Callable[[Any], Any]]] = {}
 _KINDS: dict[str, Callable[[Any], Any]] = {}
 _CLASSES: dict[str, type] = {}
 _NAME_OF_CLASS: dict[type, str] = {}
-_BUILT_IN_KINDS = ("float", "tuple", "dict", "array", "scalar", "class")
+_BUILT_IN_KINDS = ("float", "tuple", "dict", "array", "scalar", "class", "stored")
 
 
 def register(kind: str, of_type: type, to_plain: Callable[[Any], Any], from_plain: Callable[[Any], Any]) -> None:
@@ -78,30 +96,26 @@ def register_class(name: str, cls: type) -> None:
 # --------------------------------------------------------------------------------------------------------- encoding
 
 
-def encode(value: Any) -> Json:
-    """The JSON of a value; :class:`Unsafe` if it, or a part of it, has none."""
-    return _Encoder().encode(value, depth=0)
+def encode(value: Any, tensors: Tensors | None = None) -> Json:
+    """The JSON of a value; :class:`Unsafe` if it, or a part of it, has none.
 
-
-def encode_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str, str]]:
-    """Encode what has a safe form; describe what the loading program must supply, by dotted name.
-
-    >>> encode_fields({"n_steps": 128, "policy_kwargs": {"net_arch": [64], "features_extractor_class": Unsafe}})
-    ({'n_steps': 128, 'policy_kwargs': {'net_arch': [64]}}, {'policy_kwargs.features_extractor_class': 'class Unsafe'})
+    Tensors and the larger arrays go into ``tensors`` by name; without it, tensors have no form and arrays are listed.
     """
-    encoder = _Encoder()
-    encoded: dict[str, Json] = {}
-    needs: dict[str, str] = {}
-    for name, value in fields.items():
-        encoder.encode_field(name, value, encoded, needs, path=name, depth=0)
-    return encoded, needs
+    encoder = Encoder(tensors)
+    try:
+        return encoder.encode(value, depth=0)
+    except Unsafe as unsafe:
+        unsafe.where = "".join(f"[{part!r}]" for part in encoder.path)
+        raise
 
 
-class _Encoder:
+class Encoder:
     """One pass of encoding, with its budget of array elements."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensors: Tensors | None = None) -> None:
+        self.tensors = tensors
         self.elements_left = MAX_TOTAL_ELEMENTS
+        self.path: list[str | int] = []  # of the part that is being encoded, or has no form
 
     def encode(self, value: Any, depth: int) -> Json:
         if depth > MAX_DEPTH:
@@ -116,33 +130,53 @@ class _Encoder:
         if kind is float:
             return value if math.isfinite(value) else _tagged("float", _non_finite_name(value))
         if kind is list:
-            return [self.encode(item, depth + 1) for item in value]
+            return [self._part(index, item, depth + 1) for index, item in enumerate(value)]
         if kind is tuple:
-            return _tagged("tuple", [self.encode(item, depth + 2) for item in value])
-        if kind is dict or kind is OrderedDict:
+            return _tagged("tuple", [self._part(index, item, depth + 2) for index, item in enumerate(value)])
+        if kind is dict or kind is OrderedDict or (isinstance(value, dict) and self.tensors is not None):
             return self._encode_dict(value, depth)
         return self._encode_object(value, depth)
 
+    def _part(self, key: str | int, value: Any, depth: int) -> Json:
+        self.path.append(key)
+        encoded = self.encode(value, depth)
+        self.path.pop()
+        return encoded
+
     def _encode_dict(self, value: dict[Any, Any], depth: int) -> Json:
-        if _is_plain_dict(value):
-            return {key: self.encode(item, depth + 1) for key, item in value.items()}
+        if is_plain_dict(value):
+            return {key: self._part(key, item, depth + 1) for key, item in value.items()}
         if not all(type(key) in (str, int) for key in value):
             raise Unsafe("dict with keys that are neither str nor int")
-        return _tagged("dict", [[key, self.encode(item, depth + 3)] for key, item in value.items()])
+        return _tagged("dict", [[key, self._part(key, item, depth + 3)] for key, item in value.items()])
 
     def _encode_object(self, value: Any, depth: int) -> Json:
         if isinstance(value, type):
             if value not in _NAME_OF_CLASS:
                 raise Unsafe(f"class {value.__qualname__}")
             return _tagged("class", _NAME_OF_CLASS[value])
+        if isinstance(value, np.str_):
+            return str(value)
+        if isinstance(value, torch.Tensor) and self.tensors is not None:
+            return self._stored(value, _TENSOR)
         if isinstance(value, np.generic):
             return _tagged("scalar", self._encode_array(np.asarray(value)))
         if type(value) is np.ndarray:
+            name = value.dtype.name
+            if self.tensors is not None and value.size > LISTED_ELEMENTS and name in _ARRAY_TYPES:
+                words = np.ascontiguousarray(value).view(_SIGNED.get(name, value.dtype))
+                return self._stored(torch.from_numpy(words.copy()), name)
             return _tagged("array", self._encode_array(value))
         if type(value) not in _KIND_OF_TYPE:
             raise Unsafe(_described(value))
         kind, to_plain = _KIND_OF_TYPE[type(value)]
         return _tagged(kind, self.encode(to_plain(value), depth + 1))
+
+    def _stored(self, tensor: torch.Tensor, kind: str) -> Json:
+        tensors: Tensors = self.tensors  # type: ignore[assignment]
+        name = str(len(tensors))
+        tensors[name] = tensor
+        return _tagged("stored", [name, kind])
 
     def _encode_array(self, array: Array) -> Json:
         """Type, shape and values in C order; only the first value when all are the same, bit for bit."""
@@ -161,36 +195,13 @@ class _Encoder:
         shape: list[Json] = [int(size) for size in array.shape]
         return {"dtype": name, "shape": shape, "fill" if uniform else "values": values[0] if uniform else values}
 
-    def encode_field(
-        self, key: str, value: Any, into: dict[str, Json], needs: dict[str, str], path: str, depth: int
-    ) -> None:
-        """Put the encoding of a value into ``into[key]``, or describe under ``path`` what has none.
-
-        Within plain dictionaries only the unsafe parts are left out, so that the caller need not repeat the rest.
-        """
-        if depth < MAX_DEPTH and type(value) in (dict, OrderedDict) and _has_dotted_names(value):
-            parts: dict[str, Json] = {}
-            for part, item in value.items():
-                self.encode_field(part, item, parts, needs, f"{path}.{part}", depth + 1)
-            into[key] = parts
-            return
-        try:
-            into[key] = self.encode(value, depth + 1)
-        except Unsafe as unsafe:
-            needs[path] = str(unsafe)
-
 
 def _tagged(kind: str, value: Json) -> Json:
     return {_TAG: kind, "value": value}
 
 
-def _is_plain_dict(value: dict[Any, Any]) -> bool:
+def is_plain_dict(value: dict[Any, Any]) -> bool:
     return _TAG not in value and all(type(key) is str for key in value)
-
-
-def _has_dotted_names(value: dict[Any, Any]) -> bool:
-    """Whether the entries of a dictionary can be named ``path.key`` without doubt."""
-    return _is_plain_dict(value) and not any("." in key for key in value)
 
 
 def _non_finite_name(number: float) -> str:
@@ -208,52 +219,12 @@ def _described(value: Any) -> str:
 # --------------------------------------------------------------------------------------------------------- decoding
 
 
-def decode(encoded: Json) -> Any:
-    """The value of :func:`encode`'s JSON; :class:`~proximo.errors.ModelFileError` for anything else."""
-    return _Decoder().decode(encoded)
+def decode(encoded: Json, tensors: Mapping[str, torch.Tensor] | None = None) -> Any:
+    """The value of :func:`encode`'s JSON; :class:`~proximo.errors.ModelFileError` for anything else.
 
-
-def decode_fields(
-    encoded: Mapping[str, Json],
-    needs: Mapping[str, str],
-    custom_objects: Mapping[str, Any] | None = None,
-    loader: str = "PPO.load",
-) -> dict[str, Any]:
-    """The fields of :func:`encode_fields`, with what could not be written taken from ``custom_objects``.
-
-    A key there is the name of a field, which it replaces as a whole (also one that was written, which is then not
-    decoded at all), or a dotted name for one entry of a dictionary. Keys that the file does not know are ignored, as
-    Stable-Baselines3 does. If something is still missing, one error lists it all and shows the call.
+    Arrays and tensors are the caller's own.
     """
-    supplied = _checked_custom_objects(custom_objects)
-    _check_needs(encoded, needs)
-    _check_supplied(needs, supplied, loader)
-    decoder = _Decoder()
-    fields = {name: decoder.decode(value) for name, value in encoded.items() if name not in supplied}
-    return supply_fields({name: fields.get(name) for name in encoded}, needs, supplied, loader)
-
-
-def supply_fields(
-    fields: Mapping[str, Any], needs: Mapping[str, str], custom_objects: Mapping[str, Any] | None, loader: str
-) -> dict[str, Any]:
-    """Fields with what the caller supplies in their place, as :func:`decode_fields` says."""
-    supplied = _checked_custom_objects(custom_objects)
-    _check_supplied(needs, supplied, loader)
-    names = [*fields, *(path for path in needs if "." not in path)]
-    complete = {name: supplied[name] if name in supplied else fields[name] for name in names}
-    for path, value in supplied.items():
-        name, *parts = path.split(".")
-        if parts and name in complete and name not in supplied:
-            _put(complete[name], parts, value, path)
-    return complete
-
-
-def _check_supplied(needs: Mapping[str, str], supplied: Mapping[str, Any], loader: str) -> None:
-    missing = {
-        path: what for path, what in needs.items() if path not in supplied and path.split(".")[0] not in supplied
-    }
-    if missing:
-        raise ModelFileError(_missing_message(missing, loader))
+    return Decoder(tensors).decode(encoded)
 
 
 def class_name(cls: type) -> str | None:
@@ -261,10 +232,11 @@ def class_name(cls: type) -> str | None:
     return _NAME_OF_CLASS.get(cls)
 
 
-class _Decoder:
+class Decoder:
     """One pass of decoding, with its budget of array elements."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensors: Mapping[str, torch.Tensor] | None = None) -> None:
+        self.tensors = tensors or {}
         self.elements_left = MAX_TOTAL_ELEMENTS
 
     def decode(self, encoded: Json, depth: int = 0) -> Any:
@@ -283,7 +255,7 @@ class _Decoder:
             return self._decode_tagged(kind, encoded["value"], depth)
         except ModelFileError:
             raise
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise ModelFileError(
                 f"a value of kind {kind!r:.60} in the file is malformed: {str(error)[:200]}"
             ) from error
@@ -302,7 +274,21 @@ class _Decoder:
                 return self._decode_array(_expect(dict, value)).reshape(())[()]
             case "class":
                 return _CLASSES[_known(_expect(str, value), _CLASSES, "class")]
+            case "stored":
+                return self._fetch(*_expect(list, value))
         return _KINDS[_known(kind, _KINDS, "kind of value")](self.decode(value, depth + 1))
+
+    def _fetch(self, name: Any, kind: Any) -> Any:
+        if _expect(str, name) not in self.tensors:
+            raise ModelFileError(f"the file lacks the tensor {name!r:.40} that its manifest names")
+        tensor = self.tensors[name]
+        if kind == _TENSOR:
+            return tensor.clone()
+        expected = np.dtype(_SIGNED.get(kind, _known(_expect(str, kind), _ARRAY_TYPES, "array type")))
+        array = tensor.numpy()
+        if array.dtype != expected:
+            raise ModelFileError(f"the tensor {name!r:.40} is {array.dtype}, its manifest says {expected}")
+        return array.copy().view(kind)
 
     def _decode_array(self, plain: dict[str, Json]) -> Array:
         dtype = np.dtype(_known(_expect(str, plain["dtype"]), _ARRAY_TYPES, "array type"))
@@ -356,43 +342,6 @@ def _element(value: Json, dtype: np.dtype[Any]) -> bool | int | float:
     return number
 
 
-def _checked_custom_objects(custom_objects: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if custom_objects is None:
-        return {}
-    if not isinstance(custom_objects, Mapping) or not all(isinstance(key, str) for key in custom_objects):
-        raise TypeError(
-            "custom_objects maps names to values, such as {'learning_rate': 3e-4}; "
-            f"got {type(custom_objects).__name__}"
-        )
-    return custom_objects
-
-
-def _check_needs(encoded: Mapping[str, Json], needs: Mapping[str, str]) -> None:
-    if not isinstance(encoded, Mapping) or not isinstance(needs, Mapping):
-        raise ModelFileError("the file's tables of values are malformed; it was changed or is damaged")
-    if not all(isinstance(text, str) for pair in needs.items() for text in pair):
-        raise ModelFileError("the file's list of values to supply is malformed; it was changed or is damaged")
-
-
-def _missing_message(missing: Mapping[str, str], loader: str) -> str:
-    """Texts of the file are shown escaped and cut, as they may be anything."""
-    listed = "; ".join(f"{ascii(path)[1:-1]:.80} ({ascii(what)[1:-1]:.80})" for path, what in missing.items())
-    example = ", ".join(f'"{ascii(path)[1:-1]:.80}": ...' for path in missing)
-    return (
-        f"the model was saved with values that a file cannot hold safely: {listed:.2000}; "
-        f"supply them from your code: {loader}(path, custom_objects={{{example:.2000}}})"
-    )
-
-
-def _put(field: Any, parts: list[str], value: Any, path: str) -> None:
-    """Set one entry of nested dictionaries."""
-    for part in parts[:-1]:
-        field = field.get(part) if isinstance(field, dict) else None
-    if not isinstance(field, dict):
-        raise ModelFileError(f"{path!r} names an entry of a dictionary, and the file holds no dictionary there")
-    field[parts[-1]] = value
-
-
 # ---------------------------------------------------------------------------------------------------- what is known
 
 
@@ -403,7 +352,7 @@ def _box_to_plain(space: spaces.Box) -> dict[str, Any]:
     return plain
 
 
-def _box_from_plain(plain: dict[str, Any]) -> spaces.Box:
+def box_from_plain(plain: dict[str, Any]) -> spaces.Box:
     low, high = _expect(np.ndarray, plain["low"]), _expect(np.ndarray, plain["high"])
     if low.dtype != high.dtype:
         raise ValueError(f"the bounds of a Box are {low.dtype} and {high.dtype}")
@@ -418,7 +367,7 @@ def _discrete_to_plain(space: spaces.Discrete[Any]) -> dict[str, Any]:
     return {"n": int(space.n), "start": int(space.start), "dtype": np.dtype(space.dtype).name}
 
 
-def _discrete_from_plain(plain: dict[str, Any]) -> spaces.Discrete[Any]:
+def discrete_from_plain(plain: dict[str, Any]) -> spaces.Discrete[Any]:
     dtype = np.dtype(_known(plain["dtype"], _ARRAY_TYPES, "array type"))
     chosen = {} if dtype == np.int64 else {"dtype": dtype.type}  # gymnasium before 1.2 knows only int64
     return spaces.Discrete(_expect(int, plain["n"]), start=_expect(int, plain["start"]), **chosen)  # type: ignore[call-overload]
@@ -428,7 +377,7 @@ def _multi_discrete_to_plain(space: spaces.MultiDiscrete[Any]) -> dict[str, Any]
     return {"nvec": space.nvec, "start": space.start}
 
 
-def _multi_discrete_from_plain(plain: dict[str, Any]) -> spaces.MultiDiscrete[Any]:
+def multi_discrete_from_plain(plain: dict[str, Any]) -> spaces.MultiDiscrete[Any]:
     counts, start = _expect(np.ndarray, plain["nvec"]), _expect(np.ndarray, plain["start"])
     return spaces.MultiDiscrete(counts, dtype=counts.dtype.type, start=start)
 
@@ -437,8 +386,8 @@ def _multi_binary_to_plain(space: spaces.MultiBinary) -> int | list[int]:
     return [int(size) for size in space.n] if isinstance(space.n, tuple | list | np.ndarray) else int(space.n)
 
 
-def _dict_space_from_plain(parts: list[tuple[str, spaces.Space[Any]]]) -> spaces.Dict:
-    return spaces.Dict(OrderedDict(_expect(list, parts)))  # an ordered dictionary is not sorted anew
+def dict_space_from_plain(parts: list[tuple[str, spaces.Space[Any]]]) -> spaces.Dict:
+    return spaces.Dict(OrderedDict(_expect(list, parts)))  # gymnasium sorts other dictionaries
 
 
 def _linear_schedule_to_plain(schedule: LinearSchedule) -> list[float]:
@@ -463,11 +412,11 @@ def _number(value: Any) -> float:
 
 
 def _register_values() -> None:
-    register("Box", spaces.Box, _box_to_plain, _box_from_plain)
-    register("Discrete", spaces.Discrete, _discrete_to_plain, _discrete_from_plain)
-    register("MultiDiscrete", spaces.MultiDiscrete, _multi_discrete_to_plain, _multi_discrete_from_plain)
+    register("Box", spaces.Box, _box_to_plain, box_from_plain)
+    register("Discrete", spaces.Discrete, _discrete_to_plain, discrete_from_plain)
+    register("MultiDiscrete", spaces.MultiDiscrete, _multi_discrete_to_plain, multi_discrete_from_plain)
     register("MultiBinary", spaces.MultiBinary, _multi_binary_to_plain, spaces.MultiBinary)
-    register("Dict", spaces.Dict, lambda space: [list(item) for item in space.spaces.items()], _dict_space_from_plain)
+    register("Dict", spaces.Dict, lambda space: [list(item) for item in space.spaces.items()], dict_space_from_plain)
     register("Tuple", spaces.Tuple, lambda space: list(space.spaces), spaces.Tuple)
     register("device", torch.device, str, lambda name: torch.device(_expect(str, name)))
     register("path", type(Path()), str, lambda text: Path(_expect(str, text)))
@@ -476,12 +425,13 @@ def _register_values() -> None:
     register("LinearSchedule", LinearSchedule, _linear_schedule_to_plain, _linear_schedule_from_plain)
 
 
-_ACTIVATIONS = "CELU ELU GELU Hardswish Hardtanh Identity LeakyReLU LogSigmoid Mish PReLU ReLU ReLU6 SELU SiLU Sigmoid"
-_ACTIVATIONS += " Softplus Softsign Tanh Tanhshrink"
-_OPTIMIZERS = "Adadelta Adagrad Adam AdamW Adamax NAdam RAdam RMSprop SGD"
+_ACTIVATION_NAMES = "CELU ELU GELU Hardshrink Hardsigmoid Hardswish Hardtanh Identity LeakyReLU LogSigmoid LogSoftmax"
+_ACTIVATION_NAMES += " Mish PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmin Softplus Softshrink Softsign Tanh"
+_ACTIVATION_NAMES += " Tanhshrink"
+_OPTIMIZER_NAMES = "Adadelta Adagrad Adam AdamW Adamax NAdam RAdam RMSprop SGD"
+ACTIVATIONS: dict[str, type[nn.Module]] = {name: getattr(nn, name) for name in _ACTIVATION_NAMES.split()}
+OPTIMIZERS: dict[str, type] = {name: getattr(torch.optim, name) for name in _OPTIMIZER_NAMES.split()}
 
 _register_values()
-for _name in _ACTIVATIONS.split():
-    register_class(_name, getattr(nn, _name))
-for _name in _OPTIMIZERS.split():
-    register_class(_name, getattr(torch.optim, _name))
+for _name, _class in {**ACTIVATIONS, **OPTIMIZERS}.items():
+    register_class(_name, _class)

@@ -15,15 +15,22 @@ from gymnasium import spaces
 
 from proximo.data import Array
 from proximo.errors import ModelFileError
-from proximo.files.encoding import decode
+from proximo.files.encoding import (
+    ACTIVATIONS,
+    MALFORMED,
+    OPTIMIZERS,
+    box_from_plain,
+    decode,
+    dict_space_from_plain,
+    discrete_from_plain,
+    multi_discrete_from_plain,
+)
 from proximo.files.restricted_pickle import Inert, Made, Name
 from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from proximo.functional.statistics import RunningMeanStd
 
 MAX_DEPTH = 32
 MAX_VALUES = 2**18
-
-_MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class UnknownValue(ModelFileError):
@@ -55,7 +62,7 @@ class Translator:
         self.depth += 1
         try:
             value = self._translate(inert)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             if isinstance(error, ModelFileError):
                 raise
             raise ModelFileError(f"a pickled value is malformed: {str(error)[:200]}") from error
@@ -111,13 +118,9 @@ def _class_names() -> dict[Name, str]:
         "MaskableMultiInputActorCriticPolicy",
         "stable_baselines3.common.torch_layers": "FlattenExtractor NatureCNN CombinedExtractor",
         "stable_baselines3.common.sb2_compat.rmsprop_tf_like": "RMSpropTFLike",
-        "torch.nn.modules.activation": "CELU ELU GELU Hardswish Hardtanh LeakyReLU LogSigmoid Mish PReLU ReLU ReLU6 "
-        "SELU SiLU Sigmoid Softplus Softsign Tanh Tanhshrink",
-        "torch.nn.modules.linear": "Identity",
     }
     pairs = {Name(module, name): name for module, names in table.items() for name in names.split()}
-    for name in ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD"):
-        pairs[Name(f"torch.optim.{name.lower()}", name)] = name
+    pairs |= {Name(cls.__module__, name): name for name, cls in {**ACTIVATIONS, **OPTIMIZERS}.items()}
     buffers = {
         "stable_baselines3.common.buffers": "",
         "sb3_contrib.common.recurrent.buffers": "Recurrent",
@@ -182,25 +185,22 @@ def _scalar(translator: Translator, made: Made) -> Any:
 
 
 def _box(translator: Translator, made: Made) -> spaces.Box:
-    low, high = translator.state(made, "low", "high")
-    space = spaces.Box(low, high, low.shape, low.dtype.type)
-    for side in ("bounded_below", "bounded_above"):  # of integers, the array alone does not tell
-        if side in made.state:
-            setattr(space, side, np.asarray(translator.translate(made.state[side]), np.bool_).reshape(low.shape))
-    return space
+    sides = [side for side in ("bounded_below", "bounded_above") if side in made.state]
+    names = ("low", "high", *sides)
+    return box_from_plain(dict(zip(names, translator.state(made, *names), strict=True)))
 
 
 def _discrete(translator: Translator, made: Made) -> spaces.Discrete[Any]:
     (count,) = translator.state(made, "n")
     start, dtype = (translator.translate(made.state.get(name)) for name in ("start", "dtype"))
-    chosen = {} if dtype is None or dtype == np.int64 else {"dtype": dtype.type}  # gymnasium before 1.2 knows no other
-    return spaces.Discrete(int(count), start=int(start or 0), **chosen)
+    name = "int64" if dtype is None else np.dtype(dtype).name
+    return discrete_from_plain({"n": int(count), "start": int(start or 0), "dtype": name})
 
 
 def _multi_discrete(translator: Translator, made: Made) -> spaces.MultiDiscrete[Any]:
     (counts,) = translator.state(made, "nvec")
     start = translator.translate(made.state.get("start"))
-    return spaces.MultiDiscrete(counts, dtype=counts.dtype.type, start=start)
+    return multi_discrete_from_plain({"nvec": counts, "start": np.zeros_like(counts) if start is None else start})
 
 
 def _multi_binary(translator: Translator, made: Made) -> spaces.MultiBinary:
@@ -210,11 +210,7 @@ def _multi_binary(translator: Translator, made: Made) -> spaces.MultiBinary:
 
 def _dict_space(translator: Translator, made: Made) -> spaces.Dict:
     (parts,) = translator.state(made, "spaces")
-    if not all(isinstance(part, spaces.Space) for part in parts.values()):
-        raise TypeError("a Dict space of something else than spaces")
-    space = spaces.Dict()
-    space.spaces = dict(parts)  # in the file's order: the constructor would sort
-    return space
+    return dict_space_from_plain(list(parts.items()))
 
 
 def _queue(translator: Translator, made: Made) -> list[Any]:

@@ -42,22 +42,22 @@ class Sb3Archive:
 
     def fields(self, names: Iterable[str]) -> dict[str, Any]:
         """The values of those fields that the file has; what is code is left out and described in ``needs``."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name in names:
             if name not in self.data:
                 continue
             value = self.data[name]
             if not is_serialized(value):
-                found[name] = value
+                fields[name] = value
                 continue
             inert = self.pickled(name)[0]
             if isinstance(inert, dict) and all(isinstance(key, str) for key in inert):
-                found[name] = {}
+                fields[name] = {}
                 for part, item in inert.items():
-                    self._put(found[name], part, item, f"{name}.{part}")
+                    self._put(fields[name], part, item, f"{name}.{part}")
             else:
-                self._put(found, name, inert, name)
-        return found
+                self._put(fields, name, inert, name)
+        return fields
 
     def _put(self, into: dict[str, Any], key: str, inert: Inert, path: str) -> None:
         try:

@@ -45,7 +45,7 @@ def read_torch_file(data: bytes) -> Any:
     if f"{root}/data.pkl" not in members:
         raise ModelFileError("no file of torch.save: it lacks data.pkl")
     if f"{root}/byteorder" in members and members.read(f"{root}/byteorder") != b"little":
-        raise ModelFileError("the tensors are not little-endian; save them anew on a common computer")
+        raise ModelFileError("the tensors are not little-endian; save them again on a common computer")
     memory = _Memory(members, root)
     makers = {
         Name("torch._utils", "_rebuild_tensor_v2"): memory.tensor,

@@ -52,9 +52,9 @@ def opened(source: Source) -> Iterator[tuple[IO[bytes], str]]:
     Errors about the file get its name in front.
     """
     if isinstance(source, str | os.PathLike):
-        found = existing_file(Path(source))
-        with found.open("rb") as stream, _naming(str(found)):
-            yield stream, str(found)
+        path = existing_file(Path(source))
+        with path.open("rb") as stream, _naming(str(path)):
+            yield stream, str(path)
         return
     with _naming("the stream"):
         yield checked_stream(source), "the stream"

@@ -96,21 +96,6 @@ def check_schedule_value(name: str, value: float, minimum: float = 0.0) -> None:
         raise ValueError(f"{name} is {value}; expected a finite number of at least {minimum:g}")
 
 
-def get_schedule_fn(value_schedule: Schedule | float) -> Schedule:
-    """Older name of :class:`FloatSchedule`."""
-    return FloatSchedule(value_schedule)
-
-
-def get_linear_fn(start: float, end: float, end_fraction: float) -> Schedule:
-    """Older name of :class:`LinearSchedule`."""
-    return LinearSchedule(start, end, end_fraction)
-
-
-def constant_fn(val: float) -> Schedule:
-    """Older name of :class:`ConstantSchedule`."""
-    return ConstantSchedule(val)
-
-
 def _number(value: object) -> float:
     if isinstance(value, str | bytes):  # "3e-4" read from a file would pass float()
         raise TypeError(f"a schedule is a number or a function of progress_remaining, not the text {value!r}")

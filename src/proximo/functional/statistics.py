@@ -32,10 +32,6 @@ class RunningMeanStd:
         duplicate.mean, duplicate.var, duplicate.count = self.mean.copy(), self.var.copy(), float(self.count)
         return duplicate
 
-    def combine(self, other: RunningMeanStd) -> None:
-        """Take in another stream's statistics."""
-        self.update_from_moments(other.mean, other.var, other.count)
-
     def update(self, arr: Array) -> None:
         """Take in a batch, its first axis counting samples."""
         self.update_from_moments(np.mean(arr, axis=0), np.var(arr, axis=0), arr.shape[0])

@@ -1,4 +1,4 @@
 """Hsuanwu's module paths: replace ``hsuanwu`` by ``proximo.hsuanwu`` in imports and configurations.
 
-The objects behind them are the house's: one PPG, one rollout memory, one collector.
+The objects behind them are the library's: one PPG, one rollout memory, one collector.
 """

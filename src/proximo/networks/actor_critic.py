@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
-from proximo.files.encoding import decode_fields, encode_fields, register_class
+from proximo.files.encoding import register_class
+from proximo.files.fields import decode_fields, encode_fields
 from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
 from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
 from proximo.networks.distributions import (
@@ -214,15 +215,6 @@ class BasePolicy(nn.Module, ABC):
 
     def parameters_to_vector(self) -> Array:
         return nn.utils.parameters_to_vector(self.parameters()).detach().cpu().numpy()
-
-    def load_from_vector(self, vector: Array) -> None:
-        with torch.no_grad():
-            start = 0
-            for parameter in self.parameters():
-                # copied in place: the parameters are views of one flat memory
-                part = torch.as_tensor(vector[start : start + parameter.numel()])
-                parameter.copy_(part.view_as(parameter))
-                start += parameter.numel()
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         """The constructor's arguments, for :meth:`save`."""

@@ -66,7 +66,7 @@ class ImageCNN(BaseFeaturesExtractor):
         return self.linear(self.cnn(observations.contiguous(memory_format=torch.channels_last)))
 
     def reads_bytes(self) -> bool:
-        """Whether :meth:`forward_bytes` may stand for a call: not if what it passes by was replaced or has hooks."""
+        """Whether :meth:`forward_bytes` may stand for a call: not if what it skips was replaced or has hooks."""
         if type(self).forward is not ImageCNN.forward or type(self.cnn) is not nn.Sequential:
             return False
         first = next(iter(self.cnn), None)

@@ -1,7 +1,7 @@
 """Policies of sb3-contrib's shape for masked actions.
 
-Every policy of the house takes masks; these differ only for MultiBinary actions, where each switch has two logits, off
-and on, instead of one.
+Every policy of the library takes masks; these differ only for MultiBinary actions, where each switch has two logits,
+off and on, instead of one.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
                 "shared_lstm=True needs share_features_extractor=True: one memory reads one set of features"
             )
         self.lstm_output_dim = lstm_hidden_size
-        self._lstm_arguments = {
+        self._memory_arguments = {
             "lstm_hidden_size": lstm_hidden_size,
             "n_lstm_layers": n_lstm_layers,
             "shared_lstm": shared_lstm,
@@ -342,7 +342,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         return given
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        return super()._get_constructor_parameters() | self._lstm_arguments
+        return super()._get_constructor_parameters() | self._memory_arguments
 
 
 class RecurrentActorCriticCnnPolicy(RecurrentActorCriticPolicy):

@@ -80,14 +80,14 @@ class Inspection:
 
 def inspect_file(path: Path) -> Inspection:
     """Look into a file; raises like reading it would."""
-    found = existing_file(path)
-    with found.open("rb") as stream:
+    file = existing_file(path)
+    with file.open("rb") as stream:
         start = stream.read(16)
     if looks_like_normalizer(start):
-        return _normalizer(found, is_pickle(start))
-    if sb3_files.is_foreign(found):
-        return _foreign(read_sb3_archive(found))
-    return _own(found)
+        return _normalizer(file, is_pickle(start))
+    if sb3_files.is_foreign(file):
+        return _foreign(read_sb3_archive(file))
+    return _own(file)
 
 
 # ---------------------------------------------------------------------------------------------------- own model files

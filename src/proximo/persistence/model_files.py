@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy as np
 import torch
 
+from proximo.config import RENAMED
 from proximo.envs import as_vec_env
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.archive import read_archive, write_archive
-from proximo.files.encoding import decode, decode_fields, encode, encode_fields
-from proximo.files.trees import join, split
+from proximo.files.encoding import decode, encode
+from proximo.files.fields import decode_fields, encode_fields
 from proximo.functional.spaces import check_for_correct_spaces
 from proximo.networks import maskable, phasic, recurrent
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 
-# imported so that their policies are registered: a file may name any policy of the house
+# imported so that their policies are registered: a file may name any policy of the library
 POLICY_MODULES = (maskable, phasic, recurrent)
 
 COMMON_FIELDS = (
@@ -64,7 +65,7 @@ def save(
     include: Iterable[str] | None = None,
     training_state: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the model file; with a training state (``agents/training_state.py``) it is a checkpoint."""
+    """Write the model file; with a training state (``persistence/training_state.py``) it is a checkpoint."""
     names = (set(field_names(type(model))) - set(exclude or ())) | set(include or ())
     fields, needs = encode_fields({name: getattr(model, name) for name in sorted(names)})
     tensors: dict[str, Mapping[str, torch.Tensor]] = {"policy": model.policy.state_dict()}
@@ -85,7 +86,8 @@ def save(
         "generator": encode(model.generator.bit_generator.state),
     }
     if training_state is not None:
-        manifest["training_state"], tensors["training_state"] = split(training_state)
+        stored: dict[str, torch.Tensor] = {}
+        manifest["training_state"], tensors["training_state"] = encode(training_state, stored), stored
     write_archive(path, manifest, tensors)
 
 
@@ -110,6 +112,7 @@ def load(
     if print_system_info:
         print(f"saved by Proximo {manifest.get('proximo_version')}, this is {__version__}")  # noqa: T201
     fields = decode_fields(manifest["fields"], manifest["needs"], custom_objects, loader=f"{model_class.__name__}.load")
+    fields = {RENAMED.get(name, name): value for name, value in fields.items()}
     model = _built(model_class, path, fields, overrides, device)
     if "normalizer" in tensors:
         model._loaded_statistics = {name: tensor.numpy() for name, tensor in tensors["normalizer"].items()}
@@ -122,7 +125,7 @@ def load(
         model._load_own_tensors(tensors.get("algorithm", {}))
         model.generator.bit_generator.state = decode(manifest["generator"])
         if "training_state" in manifest and "training_state" not in (custom_objects or {}):
-            model._training_state = join(manifest["training_state"], tensors["training_state"])
+            model._training_state = decode(manifest["training_state"], tensors["training_state"])
     return model
 
 

@@ -1,4 +1,4 @@
-"""Model files of Stable-Baselines3 and sb3-contrib: to a model of the house, and from one."""
+"""Model files of Stable-Baselines3 and sb3-contrib: to a model of the library, and from one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,12 @@ from torch import Tensor, nn
 
 from proximo.errors import ModelFileError
 from proximo.files.atomic import replacing
-from proximo.files.encoding import class_name, supply_fields
+from proximo.files.encoding import class_name
+from proximo.files.fields import supply_fields
 from proximo.files.inert_values import inert_value
 from proximo.files.known_values import FOREIGN_NAMES
 from proximo.files.restricted_pickle import Inert, Made, Name, write_pickle
-from proximo.files.sb3_archive import (
-    SERIALIZED,
-    TYPE,
-    VERSION_MEMBER,
-    Sb3Archive,
-    is_sb3_archive,
-    read_sb3_archive,
-)
+from proximo.files.sb3_archive import SERIALIZED, TYPE, VERSION_MEMBER, Sb3Archive, is_sb3_archive, read_sb3_archive
 from proximo.files.zips import Source, opened, write_zip
 from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from proximo.version import __version__
@@ -47,13 +41,13 @@ _WAYS_TO_RUN = frozenset({"params", "foreach", "fused", "capturable", "different
 
 @dataclass(frozen=True)
 class ForeignModel:
-    """A file's values, in the house's words, and its weights."""
+    """A file's values, in the library's words, and its weights."""
 
     archive: Sb3Archive
     fields: dict[str, Any]
 
     def parameters(self, policy: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
-        """State dictionaries for a policy of the house and its optimiser."""
+        """State dictionaries for a policy of the library and its optimiser."""
         return {
             "policy": _with_all_names(self.archive.policy, policy),
             "policy.optimizer": _optimizer_state(self.archive, policy, optimizer),
@@ -90,7 +84,7 @@ def read_foreign(
             f"{path} lacks {', '.join(missing)}, as files of very old versions do; load it with the version that "
             "wrote it and save it again, or supply them in custom_objects"
         )
-    return ForeignModel(archive, _in_house_words(complete, names))
+    return ForeignModel(archive, _adjusted_fields(complete, names))
 
 
 def algorithm_of(archive: Sb3Archive) -> str:
@@ -128,7 +122,7 @@ def _check_family(saved: str, model_class: type[OnPolicyAlgorithm], path: object
         )
 
 
-def _in_house_words(saved: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _adjusted_fields(saved: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Adjust what the two libraries keep differently."""
     fields = dict(saved)
     policy_kwargs = dict(fields.get("policy_kwargs") or {})
@@ -183,8 +177,8 @@ def _with_all_names(weights: Mapping[str, Any], policy: nn.Module) -> dict[str, 
 def _parameters_in_file_order(weights: Mapping[str, Any], policy: nn.Module) -> list[nn.Parameter]:
     """The policy's parameters as the file lists them; one with several names counts once."""
     own = policy.state_dict(keep_vars=True)
-    found = {id(own[name]): own[name] for name in weights if isinstance(own.get(name), nn.Parameter)}
-    return list(found.values())
+    parameters = {id(own[name]): own[name] for name in weights if isinstance(own.get(name), nn.Parameter)}
+    return list(parameters.values())
 
 
 def _checked_state(state: Mapping[Any, Any], parameter: nn.Parameter) -> dict[str, Any]:

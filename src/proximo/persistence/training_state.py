@@ -1,7 +1,7 @@
 """Everything that decides how a training goes on, as plain values and arrays: taken between two iterations.
 
 A checkpoint is a model file with this state beside the weights. Between iterations nothing is under way: the rollout
-is used up, the update done, its log written, and the noise of exploration is drawn anew by the next rollout.
+is used up, the update done, its log written, and the noise of exploration is drawn by the next rollout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 State = dict[str, Any]
 
-VERSION = 1
+VERSION = 2
 _EPISODE_KEYS = ("r", "l", "t")
 
 
@@ -60,11 +60,14 @@ def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool
 
 def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str, Any]) -> None:
     """Go on from a state of :func:`take`; weights and optimiser come from the model file around it."""
-    if state.get("version") != VERSION:
+    version = state.get("version")
+    if version not in (1, VERSION):
         raise ModelFileError(
-            f"the checkpoint's training state is of version {state.get('version')!r:.40}, this Proximo reads version "
+            f"the checkpoint's training state is of version {version!r:.40}, this Proximo reads versions 1 to "
             f"{VERSION}; resume with the version that saved it"
         )
+    if version == 1:
+        state = {**state, "environments": of_version_1(state["environments"])}
     if len(state["episode_starts"]) != model.n_envs:
         warnings.warn(
             f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}: the "
@@ -105,6 +108,24 @@ def _restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[st
         model.logger.set_state(state["logger"])
     restore_callback_states(callback, state["callbacks"])
     _set_random_states(model, state["random"])  # last: whatever came before may have drawn
+
+
+def of_version_1(value: Any) -> Any:
+    """A state of environments as Proximo 0.1.0 wrote it: tuples and NumPy scalars had forms of their own.
+
+    >>> of_version_1([{"__tuple__": [1, np.array(2.5)]}])
+    [(1, np.float64(2.5))]
+    """
+    match value:
+        case np.ndarray(ndim=0):
+            return value[()]
+        case list():
+            return [of_version_1(item) for item in value]
+        case {"__tuple__": [*items], **others} if not others:
+            return tuple(of_version_1(item) for item in items)
+        case dict():
+            return {key: of_version_1(item) for key, item in value.items()}
+    return value
 
 
 def check_finite(model: OnPolicyAlgorithm) -> None:

@@ -1,3 +1,3 @@
-"""The door for rllte's scripts: replace ``rllte`` by ``proximo.rllte`` in their imports."""
+"""For rllte's scripts: replace ``rllte`` by ``proximo.rllte`` in their imports."""
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The door for Stable-Baselines3's scripts: replace ``stable_baselines3`` by ``proximo.sb3`` in their imports.
+"""For Stable-Baselines3's scripts: replace ``stable_baselines3`` by ``proximo.sb3`` in their imports.
 
-Every module here only names things of the house under the paths that such scripts import.
+The modules name what the library has under the paths that such scripts import; code is here only for what nothing
+else needs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from typing import Any
 
 from proximo.agents.a2c import A2C as A2C
 from proximo.agents.ppo import PPO as PPO
-from proximo.training.utilities import get_system_info as get_system_info
+from proximo.errors import absent_name
+from proximo.sb3.common.utils import get_system_info as get_system_info
 
 __all__ = ["A2C", "PPO", "__version__", "get_system_info"]
 
@@ -19,10 +21,7 @@ _ABSENT = frozenset({"DDPG", "DQN", "HER", "HerReplayBuffer", "SAC", "TD3"})
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ABSENT:
-        # an AttributeError would be replaced by Python's own, wordless ImportError
-        raise ImportError(
-            f"{name} is not in proximo.sb3: Proximo is an on-policy library, which has A2C and PPO; "
-            f"keep `from stable_baselines3 import {name}` for it"
-        )
-    raise AttributeError(f"module 'proximo.sb3' has no attribute {name!r}")
+    explanation = (
+        f": Proximo is an on-policy library, which has A2C and PPO; keep `from stable_baselines3 import {name}` for it"
+    )
+    raise absent_name(__name__, name, explanation if name in _ABSENT else "")

@@ -1,6 +1,7 @@
-"""The door for sb3-contrib's scripts: replace ``sb3_contrib`` by ``proximo.sb3_contrib`` in their imports.
+"""For sb3-contrib's scripts: replace ``sb3_contrib`` by ``proximo.sb3_contrib`` in their imports.
 
-Every module here only names things of the house under the paths that such scripts import.
+The modules name what the library has under the paths that such scripts import; code is here only for what nothing
+else needs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 from proximo.agents.maskable_ppo import MaskablePPO as MaskablePPO
 from proximo.agents.recurrent_ppo import RecurrentPPO as RecurrentPPO
 from proximo.agents.trpo import TRPO as TRPO
+from proximo.errors import absent_name
 
 __all__ = ["TRPO", "MaskablePPO", "RecurrentPPO", "__version__"]
 
@@ -19,10 +21,8 @@ _ABSENT = frozenset({"ARS", "CrossQ", "QRDQN", "TQC"})
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ABSENT:
-        # an AttributeError would be replaced by Python's own, wordless ImportError
-        raise ImportError(
-            f"{name} is not in proximo.sb3_contrib: Proximo is an on-policy library, which has MaskablePPO, "
-            f"RecurrentPPO and TRPO; keep `from sb3_contrib import {name}` for it"
-        )
-    raise AttributeError(f"module 'proximo.sb3_contrib' has no attribute {name!r}")
+    explanation = (
+        ": Proximo is an on-policy library, which has MaskablePPO, RecurrentPPO and TRPO; keep "
+        f"`from sb3_contrib import {name}` for it"
+    )
+    raise absent_name(__name__, name, explanation if name in _ABSENT else "")

@@ -18,7 +18,7 @@ _AS_AFTER_LARGE_BLOCKS = {_MMAP_MAX: 65_536, _MMAP_THRESHOLD: 2**25, _TRIM_THRES
 
 
 @contextmanager
-def freed_memory_kept() -> Iterator[None]:
+def retain_freed_memory() -> Iterator[None]:
     """While this is open, memory that tensors leave behind is used again; at the end the system gets it back.
 
     Every update frees and allocates the same tens of megabytes of activations. glibc returns such blocks to the

@@ -282,7 +282,7 @@ def callback_states(callback: BaseCallback) -> list[list[Any]]:
 
 
 def restore_callback_states(callback: BaseCallback, states: Sequence[Sequence[Any]]) -> None:
-    """Give each callback the first state of its class that is left over; one that is new begins anew."""
+    """Give each callback the first state of its class that is left over; one that is new begins again."""
     left = list(states)
     for each in _all_of(callback):
         match = next((entry for entry in left if entry[0] == type(each).__name__), None)
@@ -308,7 +308,7 @@ def _all_proceed(callbacks: Sequence[Any]) -> bool:
 
 
 def _own(callbacks: Sequence[Any]) -> list[BaseCallback]:
-    """Those of the house: a callback of another library's class lacks its newer methods."""
+    """Those of the library: a callback of another library's class lacks its newer methods."""
     return [callback for callback in callbacks if isinstance(callback, BaseCallback)]
 
 

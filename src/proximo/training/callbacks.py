@@ -1,4 +1,4 @@
-"""The callbacks of the house: checkpoints, evaluation, early stopping, the progress bar."""
+"""The callbacks of the library: checkpoints, evaluation, early stopping, the progress bar."""
 
 from __future__ import annotations
 

@@ -59,8 +59,10 @@ class CheckpointFolder:
 
     def all(self) -> list[Path]:
         """The checkpoints, oldest first."""
-        found = [path for path in self.path.glob("*.zip") if self.steps_of(path) >= 0] if self.path.is_dir() else []
-        return sorted(found, key=self.steps_of)
+        checkpoints = (
+            [path for path in self.path.glob("*.zip") if self.steps_of(path) >= 0] if self.path.is_dir() else []
+        )
+        return sorted(checkpoints, key=self.steps_of)
 
     def newest(self) -> Path:
         """The newest checkpoint, known to be intact.
@@ -70,7 +72,9 @@ class CheckpointFolder:
         """
         checkpoints = self.all()
         if not checkpoints:
-            raise NoCheckpointError(f"no checkpoint in {self.path}: the training ended before its first; start it anew")
+            raise NoCheckpointError(
+                f"no checkpoint in {self.path}: the training ended before its first; start it again"
+            )
         return self.checked(checkpoints[-1])
 
     def checked(self, path: Path) -> Path:
@@ -119,7 +123,7 @@ class PeriodicCheckpoints(BaseCallback):
     with ``keep_best`` a copy of the one with the highest mean return, ``best.zip``.
 
     The environments must give their state (``env.has_state()``). For others there is ``boundary=True``: at every
-    checkpoint they are seeded anew and reset, in an uninterrupted training too, which makes resuming exact for every
+    checkpoint they are seeded again and reset, in an uninterrupted training too, which makes resuming exact for every
     environment that its reset seed determines. It needs ``every_steps``, since the checkpoints are then part of what is
     trained.
     """

@@ -169,7 +169,7 @@ class Logger:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_state` gave; outputs that were opened anew stay as they are."""
+        """Go on from what :meth:`get_state` gave; outputs that were opened again stay as they are."""
         self.name_to_value.update(state["values"])
         self.name_to_count.update(state["counts"])
         self.name_to_excluded.update({key: tuple(formats) for key, formats in state["excluded"].items()})
@@ -203,7 +203,7 @@ def configure(
 ) -> Logger:
     """A logger that writes ``format_strings`` (of stdout, log, json, csv, tensorboard) into ``folder``.
 
-    With ``resume`` the files that are there go on, instead of beginning anew: for a model loaded from a checkpoint,
+    With ``resume`` the files that are there go on, instead of beginning again: for a model loaded from a checkpoint,
     whose ``learn(…, reset_num_timesteps=False)`` takes them back to where the checkpoint was taken.
     Without arguments the environment variables ``SB3_LOGDIR`` and ``SB3_LOG_FORMAT`` decide, then a new folder in the
     system's temporary one and ``stdout,log,csv``.

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from proximo.envs.vector.vec_env import VecEnv
 from proximo.rollout.storage import RolloutBuffer
-from proximo.training.allocator import freed_memory_kept
+from proximo.training.allocator import retain_freed_memory
 from proximo.training.callbacks import BaseCallback
 
 
@@ -49,7 +49,7 @@ class TrainingLoop:
         try:
             self.callback.on_training_start(local_variables, global_variables)
             self.model._restore_training(self.callback)
-            with freed_memory_kept():
+            with retain_freed_memory():
                 while self.callback.between_iterations() and self.model.num_timesteps < total_timesteps:
                     if not self._iterate(total_timesteps):  # checkpoints are taken between iterations
                         break

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class ProgressDisplay:
     """Shows the way to ``total_steps``: a live bar on a terminal, elsewhere a plain line now and then.
 
+    ``unit`` says what is counted. A ``transient`` display vanishes at its end, and shows nothing but the live bar.
+
     Nothing refreshes it in the background: it is redrawn by each :meth:`update`, so the caller chooses the rate.
     While the live bar is shown, what is printed goes above it.
     """
@@ -30,11 +32,15 @@ class ProgressDisplay:
         description: str = "training",
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
+        unit: str = "steps",
+        transient: bool = False,
     ) -> None:
         self.total_steps = max(total_steps, 1)
         self.description = description
         self._console = console
         self._clock = clock
+        self.unit = unit
+        self.transient = transient
         self._steps = 0
         self._mean_return: float | None = None
         self._started_at = 0.0
@@ -51,7 +57,7 @@ class ProgressDisplay:
         self._next_plain_line = self._started_at + self.SECONDS_BETWEEN_PLAIN_LINES
         self._history.append((self._started_at, 0))
         if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._live = _live_progress(self._console)
+            self._live = _live_progress(self._console, self.transient)
             self._live.add_task(self.description, total=self.total_steps, status="")
             # also run when the display is dropped or the program ends: a lost display would leave the cursor hidden
             self._stop_live = weakref.finalize(self, self._live.stop)
@@ -74,7 +80,7 @@ class ProgressDisplay:
         """Leave the last state on the screen and give the terminal back."""
         if self._stop_live is not None:
             self._stop_live()
-        elif self._console is not None:
+        else:
             self._print_plain_line()
         self._live, self._stop_live = None, None
 
@@ -83,7 +89,7 @@ class ProgressDisplay:
         first_time, first_steps = self._history[0]
         last_time, last_steps = self._history[-1]
         speed = (last_steps - first_steps) / max(last_time - first_time, 1e-9)
-        parts = [f"{speed:,.0f} steps/s", f"{_clock_time(last_time - self._started_at)} elapsed"]
+        parts = [f"{speed:,.0f} {self.unit}/s", f"{_clock_time(last_time - self._started_at)} elapsed"]
         if speed > 0 and self._steps < self.total_steps:
             parts.append(f"{_clock_time((self.total_steps - self._steps) / speed)} left")
         if self._mean_return is not None:
@@ -91,10 +97,11 @@ class ProgressDisplay:
         return "  ".join(parts)
 
     def _print_plain_line(self) -> None:
+        if self.transient or self._console is None:
+            return
         percent = min(100 * self._steps // self.total_steps, 100)
-        line = f"{self.description} {self._steps:,} of {self.total_steps:,} steps ({percent} %)  {self.status()}"
-        if self._console is not None:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        line = f"{self.description} {self._steps:,} of {self.total_steps:,} {self.unit} ({percent} %)  {self.status()}"
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> ProgressDisplay:
         self.start()
@@ -106,7 +113,7 @@ class ProgressDisplay:
         self.stop()
 
 
-def _live_progress(console: Console) -> Progress:
+def _live_progress(console: Console, transient: bool) -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
@@ -121,6 +128,7 @@ def _live_progress(console: Console) -> Progress:
         console=console,
         auto_refresh=False,
         expand=True,
+        transient=transient,
     )
 
 

@@ -81,10 +81,6 @@ class RunFolder:
         return self.path / "model.zip"
 
     @property
-    def best_model(self) -> Path:
-        return self.path / "best_model.zip"
-
-    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from proximo.errors import near_matches
 
-_ATARI_ID = re.compile(r"^ALE/|NoFrameskip-v\d+$")
 _LINEAR = re.compile(r"^lin_(?P<start>.+)$")
 _SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "aux_learning_rate")
 
@@ -84,10 +83,12 @@ def load_preset(algo: str, env_id: str) -> Preset:
     >>> load_preset("ppo", "BreakoutNoFrameskip-v4").name, load_preset("ppo", "MyOwn-v0").name
     ('atari', 'default')
     """
+    from proximo.envs.make import ATARI_IDS
+
     rows = _rows(algo)
     name = env_id if env_id in rows else env_id.rpartition(":")[2]
     if name not in rows:
-        name = "atari" if _ATARI_ID.search(name) and "-ram" not in name else "default"
+        name = "atari" if ATARI_IDS.search(name) and "-ram" not in name else "default"
     preset = Preset.from_row(name, _resolved_row(rows, name))
     _check_available(preset)
     return preset
@@ -153,24 +154,21 @@ def _check_available(preset: Preset) -> None:
 
 def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """``policy_kwargs`` with the classes of activation and optimiser in place of their names."""
-    from torch import nn, optim
-
+    from proximo.files.encoding import ACTIVATIONS, OPTIMIZERS
     from proximo.networks.optimizers import RMSpropTFLike
 
-    activations = {name: getattr(nn, name, None) for name in nn.modules.activation.__all__}
-    optimizers = {name: getattr(optim, name) for name in ("Adam", "AdamW", "RMSprop", "SGD")}
     arguments = dict(policy_kwargs)
     for key, known in (
-        ("activation_fn", activations),
-        ("optimizer_class", {**optimizers, "RMSpropTFLike": RMSpropTFLike}),
+        ("activation_fn", ACTIVATIONS),
+        ("optimizer_class", {**OPTIMIZERS, "RMSpropTFLike": RMSpropTFLike}),
     ):
         if isinstance(arguments.get(key), str):
             arguments[key] = _named_class(key, arguments[key], known)
     return arguments
 
 
-def _named_class(key: str, name: str, known: Mapping[str, Any]) -> type:
-    by_lower_case = {known_name.lower(): value for known_name, value in known.items() if isinstance(value, type)}
+def _named_class(key: str, name: str, known: Mapping[str, type]) -> type:
+    by_lower_case = {known_name.lower(): value for known_name, value in known.items()}
     if name.lower() not in by_lower_case:
         raise ValueError(f"{key} is {name!r}, which is none that a preset may name; {near_matches(name, known)}")
     return by_lower_case[name.lower()]

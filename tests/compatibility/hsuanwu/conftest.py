@@ -1,4 +1,4 @@
-"""Learners, storages and folders for the Hsuanwu door's tests."""
+"""Learners, storages and folders for the tests of ``proximo.hsuanwu``."""
 
 from __future__ import annotations
 

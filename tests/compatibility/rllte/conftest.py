@@ -1,4 +1,4 @@
-"""Environments and folders for the rllte door's tests."""
+"""Environments and folders for the tests of ``proximo.rllte``."""
 
 from __future__ import annotations
 

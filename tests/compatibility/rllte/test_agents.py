@@ -289,7 +289,7 @@ def test_a_distribution_of_your_own_is_asked(cartpole):
 
 
 class TinyPolicy(BasePolicy):
-    """A policy that is no network of the house."""
+    """A policy that is no network of the library."""
 
     def freeze(self, encoder: Any, dist: Any) -> None:
         self.encoder = encoder
@@ -376,7 +376,7 @@ def test_mode_and_freeze(cartpole):
     agent = PPO(cartpole(), **SMALL)
     agent.freeze()
     weights = nn.utils.parameters_to_vector(agent.policy.parameters())
-    agent.freeze()  # nothing is started anew
+    agent.freeze()  # nothing is started again
     assert torch.equal(nn.utils.parameters_to_vector(agent.policy.parameters()), weights)
     agent.mode(training=False)
     assert not agent.policy.network.training

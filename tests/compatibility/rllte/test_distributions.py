@@ -7,13 +7,7 @@ import torch
 from torch import distributions as oracle
 from torch.distributions import kl_divergence
 
-from proximo.rllte.xplore.distribution import (
-    Bernoulli,
-    Categorical,
-    DiagonalGaussian,
-    MultiCategorical,
-    SquashedNormal,
-)
+from proximo.rllte.xplore.distribution import Bernoulli, Categorical, DiagonalGaussian, MultiCategorical, SquashedNormal
 
 close = torch.testing.assert_close
 

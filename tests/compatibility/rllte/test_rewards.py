@@ -213,7 +213,7 @@ def test_ngu_is_the_episodic_reward_times_a_clipped_factor() -> None:
     close(reward.compute(samples, sync=False), episodic * factor, rtol=1e-3, atol=1e-3)
 
 
-def test_e3b_starts_anew_with_each_episode() -> None:
+def test_e3b_starts_again_with_each_episode() -> None:
     envs, samples = line([9.0, 2.0, 2.0, 2.0], ends=((1, 0),))
     reward = raw(E3B, envs, ridge=0.5)
     fresh, again = 4.0 / 0.5, 4.0 / (0.5 + 4.0)

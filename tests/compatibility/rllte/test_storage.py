@@ -62,7 +62,7 @@ def test_samples_cover_the_rollout_once():
         torch.testing.assert_close(batch.adv_targ, storage.advantages.flatten()[places])
 
 
-def test_a_full_storage_begins_anew_and_rewards_can_be_added_to():
+def test_a_full_storage_begins_again_and_rewards_can_be_added_to():
     storage = VanillaRolloutStorage(BOX, spaces.Discrete(2), storage_size=4, batch_size=4, num_envs=2)
     filled(storage, torch.zeros(2, 3), steps=5)
     assert (storage.step, storage.full) == (1, False)

@@ -14,10 +14,7 @@ from proximo.envs.adapters.gymnasium_vector import VectorEnvAdapter, is_env_pool
 from proximo.envs.make import make_env
 from proximo.envs.vector.dummy import DummyVecEnv, require_gymnasium_env
 from proximo.envs.vector.transpose import VecTransposeImage, needs_transpose
-from proximo.envs.vector.vec_env import (
-    VecEnv,
-    is_vecenv_wrapped,
-)
+from proximo.envs.vector.vec_env import VecEnv, is_vecenv_wrapped
 from proximo.envs.wrappers.monitor import Monitor
 from proximo.functional.spaces import check_for_nested_spaces
 

@@ -1,4 +1,4 @@
-"""PyBullet's client, which looks every function of the simulator up anew, made to remember them.
+"""PyBullet's client, which looks every function of the simulator up again, made to remember them.
 
 A step of a walking robot calls dozens of them, and looking them up takes time that the simulator does not need.
 """

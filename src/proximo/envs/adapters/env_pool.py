@@ -1,4 +1,4 @@
-"""EnvPool's environments, stepped by its own threads, as vector environments of the house."""
+"""EnvPool's environments, stepped by its own threads, as vector environments of the library."""
 
 from __future__ import annotations
 

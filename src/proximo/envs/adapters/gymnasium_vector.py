@@ -31,13 +31,7 @@ from proximo.envs.state.capture import (
     set_vector_state,
 )
 from proximo.envs.vector.dummy import is_wrapped
-from proximo.envs.vector.vec_env import (
-    AUTORESET_KEY,
-    VecEnv,
-    VecEnvIndices,
-    VecEnvStepReturn,
-    copy_observation,
-)
+from proximo.envs.vector.vec_env import AUTORESET_KEY, VecEnv, VecEnvIndices, VecEnvStepReturn, copy_observation
 from proximo.envs.vector.vec_monitor import EpisodeTotals
 from proximo.envs.wrappers.action_masker import EXPECTED_METHOD_NAME, MaskRows
 from proximo.functional.actions import mask_rows

@@ -8,12 +8,13 @@ environment and of its spaces are always part of the state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import gymnasium as gym
 
-from proximo.envs.state.known_states import StateMethods, class_name, known_methods
-from proximo.envs.state.plain import from_plain, generator_at, generator_state, set_space_states, space_states, to_plain
+from proximo.envs.state.known_states import StateMethods, class_name, known_methods, stable_name
+from proximo.envs.state.plain import generator_at, generator_state, plain_copy, set_space_states, space_states
 from proximo.errors import EnvironmentStateError
 
 _SPACES = ("action_space", "observation_space")
@@ -27,7 +28,7 @@ def get_environment_state(env: gym.Env[Any, Any]) -> list[dict[str, Any]]:
 def set_environment_state(env: gym.Env[Any, Any], state: Sequence[Mapping[str, Any]]) -> None:
     """Go on from what :func:`get_environment_state` gave of an environment that was made in the same way."""
     layers = list(_layers(env))
-    here, then = [class_name(layer) for layer in layers], [part["class"] for part in state]
+    here, then = [class_name(layer) for layer in layers], [stable_name(part["class"]) for part in state]
     if here != then:
         raise EnvironmentStateError(
             f"the state is of {' around '.join(then)}, the environment is {' around '.join(here)}; make it as it was "
@@ -48,7 +49,7 @@ def get_vector_state(vector_env: Any) -> dict[str, Any]:
 
 
 def set_vector_state(vector_env: Any, state: Mapping[str, Any]) -> None:
-    if state["class"] != class_name(vector_env):
+    if stable_name(state["class"]) != class_name(vector_env):
         raise EnvironmentStateError(f"the state is of {state['class']}, this is {class_name(vector_env)}")
     _set_layer_state(vector_env, state)
 
@@ -60,8 +61,8 @@ def has_vector_state(vector_env: Any) -> bool:
 def no_state(thing: Any) -> EnvironmentStateError:
     """The error that says whose state cannot be taken, and what to do about it."""
     return EnvironmentStateError(
-        f"the state of {class_name(thing)} cannot be taken: give it get_state() and set_state(state) (plain data: "
-        "JSON values and arrays), or resume in boundary mode, where environments are seeded and reset at every "
+        f"the state of {class_name(thing)} cannot be taken: give it get_state() and set_state(state) (plain "
+        "values and arrays), or resume in boundary mode, where environments are seeded and reset at every "
         "checkpoint"
     )
 
@@ -88,13 +89,13 @@ def _layer_state(layer: Any) -> dict[str, Any]:
         raise no_state(layer)
     state = methods.take(layer)
     if own is not None:
-        state = to_plain(state, f"the state of {name}")
+        state = plain_copy(state, f"the state of {name}")
     part: dict[str, Any] = {"class": name, "state": state, "spaces": {}}
     for which, space in _own_spaces(layer).items():
         part["spaces"][which] = space_states(space, f"{name}.{which}")
     if _has_generator(layer):
         part["random"] = generator_state(layer._np_random, f"{name}.np_random")
-        part["seed"] = to_plain(layer._np_random_seed, f"{name}.np_random_seed")
+        part["seed"] = plain_copy(layer._np_random_seed, f"{name}.np_random_seed")
     return part
 
 
@@ -103,12 +104,12 @@ def _set_layer_state(layer: Any, part: Mapping[str, Any]) -> None:
     methods = own or known_methods(layer)
     if methods is None:
         raise no_state(layer)
-    methods.put(layer, part["state"] if own is None else from_plain(part["state"]))
+    methods.put(layer, part["state"] if own is None else deepcopy(part["state"]))
     for which, space in _own_spaces(layer).items():
         set_space_states(space, part["spaces"][which])
     if "random" in part:  # last: what comes before may have drawn numbers
         layer._np_random = generator_at(part["random"], layer._np_random)
-        layer._np_random_seed = from_plain(part["seed"])
+        layer._np_random_seed = deepcopy(part["seed"])
 
 
 def _has_generator(layer: Any) -> bool:
@@ -119,5 +120,5 @@ def _has_generator(layer: Any) -> bool:
 def _own_spaces(layer: Any) -> dict[str, gym.Space[Any]]:
     """The spaces that the layer itself defines."""
     prefix = "_" if isinstance(layer, gym.Wrapper) else ""
-    found = {which: getattr(layer, prefix + which, None) for which in _SPACES}
-    return {which: space for which, space in found.items() if space is not None}
+    spaces = {which: getattr(layer, prefix + which, None) for which in _SPACES}
+    return {which: space for which, space in spaces.items() if space is not None}

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import Space
 
-from proximo.envs.state.plain import from_plain, set_space_states, space_states, to_plain
+from proximo.envs.state.plain import plain_copy, set_space_states, space_states
 from proximo.errors import EnvironmentStateError
 
 
@@ -30,7 +31,7 @@ _CLASSIC = "gymnasium.envs.classic_control"
 _TOY = "gymnasium.envs.toy_text"
 _COMMON = "gymnasium.wrappers.common"
 _OBSERVATION = "gymnasium.wrappers.stateful_observation"
-_HOUSE = "proximo.envs"
+_OWN = "proximo"
 _SB3 = "stable_baselines3.common"
 
 _IDENTITY = ("state", "current_step", "num_resets")
@@ -95,37 +96,37 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     },
     **{
         f"{module}.{name}": names
-        for module in (f"{_HOUSE}.atari", f"{_SB3}.atari_wrappers")
+        for module in (_OWN, f"{_SB3}.atari_wrappers")
         for name, names in {
             "AtariWrapper": (),
             "ClipRewardEnv": (),
             "EpisodicLifeEnv": ("lives", "was_real_done"),
             "FireResetEnv": (),
-            "MaxAndSkipEnv": ("_last_two",) if module.startswith(_HOUSE) else ("_obs_buffer",),
+            "MaxAndSkipEnv": ("_last_two",) if module == _OWN else ("_obs_buffer",),
             "NoopResetEnv": ("override_num_noops",),
             "StickyActionEnv": ("_sticky_action",),
             "WarpFrame": (),
         }.items()
     },
     f"{_SB3}.monitor.Monitor": (*_FOLLOWED, "current_reset_info"),
-    f"{_HOUSE}.action_masker.ActionMasker": (),
-    f"{_HOUSE}.time_feature.TimeFeatureWrapper": ("_current_step",),
-    f"{_HOUSE}.testing.ActionMattersEnv": (),
-    f"{_HOUSE}.testing.BitFlippingEnv": ("state", "current_step", "_bits"),
-    f"{_HOUSE}.testing.ConstantRewardEnv": (),
-    f"{_HOUSE}.testing.DelayedRewardEnv": ("_second",),
-    f"{_HOUSE}.testing.EndlessEnv": ("_steps",),
-    f"{_HOUSE}.testing.FakeImageEnv": ("current_step",),
-    f"{_HOUSE}.testing.HideVelocity": (),
-    f"{_HOUSE}.testing.IdentityEnv": _IDENTITY,
-    f"{_HOUSE}.testing.IdentityEnvBox": _IDENTITY,
-    f"{_HOUSE}.testing.IdentityEnvMultiBinary": _IDENTITY,
-    f"{_HOUSE}.testing.IdentityEnvMultiDiscrete": _IDENTITY,
-    f"{_HOUSE}.testing.InvalidActionEnvDiscrete": _MASKED,
-    f"{_HOUSE}.testing.InvalidActionEnvMultiBinary": _MASKED,
-    f"{_HOUSE}.testing.InvalidActionEnvMultiDiscrete": _MASKED,
-    f"{_HOUSE}.testing.MatchObservationEnv": ("_wanted",),
-    f"{_HOUSE}.testing.SimpleMultiObsEnv": ("state", "count", "log", "state_mapping"),
+    f"{_OWN}.ActionMasker": (),
+    f"{_OWN}.TimeFeatureWrapper": ("_current_step",),
+    f"{_OWN}.ActionMattersEnv": (),
+    f"{_OWN}.BitFlippingEnv": ("state", "current_step", "_bits"),
+    f"{_OWN}.ConstantRewardEnv": (),
+    f"{_OWN}.DelayedRewardEnv": ("_second",),
+    f"{_OWN}.EndlessEnv": ("_steps",),
+    f"{_OWN}.FakeImageEnv": ("current_step",),
+    f"{_OWN}.HideVelocity": (),
+    f"{_OWN}.IdentityEnv": _IDENTITY,
+    f"{_OWN}.IdentityEnvBox": _IDENTITY,
+    f"{_OWN}.IdentityEnvMultiBinary": _IDENTITY,
+    f"{_OWN}.IdentityEnvMultiDiscrete": _IDENTITY,
+    f"{_OWN}.InvalidActionEnvDiscrete": _MASKED,
+    f"{_OWN}.InvalidActionEnvMultiBinary": _MASKED,
+    f"{_OWN}.InvalidActionEnvMultiDiscrete": _MASKED,
+    f"{_OWN}.MatchObservationEnv": ("_wanted",),
+    f"{_OWN}.SimpleMultiObsEnv": ("state", "count", "log", "state_mapping"),
 }
 """The attributes that change while the environment runs, by class; a dot leads into an object."""
 
@@ -148,7 +149,17 @@ def known_methods(layer: Any) -> StateMethods | None:
 
 
 def class_name(thing: object) -> str:
-    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+    return stable_name(f"{type(thing).__module__}.{type(thing).__qualname__}")
+
+
+def stable_name(name: str) -> str:
+    """The name of a class in saved states: for the library's own without its module, which another version may move.
+
+    >>> stable_name("proximo.envs.wrappers.monitor.Monitor"), stable_name("gymnasium.wrappers.common.TimeLimit")
+    ('proximo.Monitor', 'gymnasium.wrappers.common.TimeLimit')
+    """
+    package, _, path = name.partition(".")
+    return f"{_OWN}.{path.rpartition('.')[2]}" if package == _OWN else name
 
 
 def take_attributes(names: tuple[str, ...], thing: Any) -> dict[str, Any]:
@@ -159,7 +170,7 @@ def take_attributes(names: tuple[str, ...], thing: Any) -> dict[str, Any]:
         if hasattr(owner, last):
             value = getattr(owner, last)
             where = f"{class_name(thing)}.{name}"
-            state[name] = space_states(value, where) if isinstance(value, Space) else to_plain(_listed(value), where)
+            state[name] = space_states(value, where) if isinstance(value, Space) else plain_copy(_listed(value), where)
     return state
 
 
@@ -173,9 +184,9 @@ def put_attributes(names: tuple[str, ...], thing: Any, state: Mapping[str, Any])
             set_space_states(current, state[name])
         elif isinstance(current, deque):
             current.clear()
-            current.extend(from_plain(state[name]))
+            current.extend(deepcopy(state[name]))
         else:
-            setattr(owner, last, from_plain(state[name]))
+            setattr(owner, last, deepcopy(state[name]))
 
 
 def _owner(thing: Any, name: str) -> tuple[Any, str]:
@@ -212,7 +223,7 @@ _MUJOCO_READINGS = (
     *("actuator_length", "actuator_velocity", "ten_length", "ten_velocity", "sensordata"),
 )
 """What the last simulation step computed on its way, half a step behind positions and velocities; tasks read it
-before the next step (Ant its torso's ``xpos``), so computing it anew from the restored positions would not do."""
+before the next step (Ant its torso's ``xpos``), so computing it again from the restored positions would not do."""
 
 _MUJOCO_GOALS = ("goal", "goal_pos", "cylinder_pos")  # of Reacher and Pusher
 

@@ -1,9 +1,4 @@
-"""Plain data: what a file can hold without pickling, and the states of random generators in that form.
-
-Plain are None, booleans, numbers, strings, arrays of numbers, and lists and string-keyed dictionaries of these. Two
-more kinds are written in these terms, so that a value comes back with its type: a tuple is ``{"__tuple__": [...]}``,
-and a NumPy scalar an array without axes.
-"""
+"""Copies of values that a file can hold without pickling, and the states of random generators in that form."""
 
 from __future__ import annotations
 
@@ -11,56 +6,35 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
 from proximo.errors import EnvironmentStateError
+from proximo.files.encoding import Unsafe, decode, encode
 from proximo.functional.spaces import Space
 
-_TUPLE = "__tuple__"
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 
-def to_plain(value: Any, name: str) -> Any:
-    """A copy of ``value`` in plain data; ``name`` says in an error where it was found.
+def plain_copy(value: Any, name: str) -> Any:
+    """A copy of ``value``, which must have a form in files; an error says by ``name`` which part has none.
 
-    >>> to_plain((1, [2.5, None]), "state")
-    {'__tuple__': [1, [2.5, None]]}
+    >>> plain_copy({"seeds": (1, object())}, "state")
+    Traceback (most recent call last):
+    proximo.errors.EnvironmentStateError: state['seeds'][1] is an object of class object; a state is made of plain \
+values: numbers, strings, None, arrays of numbers, lists, tuples and dictionaries
     """
-    if isinstance(value, np.str_):
-        return str(value)
-    if isinstance(value, np.ndarray | np.generic):
-        if value.dtype.kind not in "biuf":
-            raise EnvironmentStateError(f"{name} is an array of {value.dtype}; only arrays of numbers are plain data")
-        return np.array(value)
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if type(value) is list:
-        return [to_plain(item, f"{name}[{index}]") for index, item in enumerate(value)]
-    if type(value) is tuple:
-        return {_TUPLE: [to_plain(item, f"{name}[{index}]") for index, item in enumerate(value)]}
-    if type(value) is dict and all(type(key) is str for key in value):
-        return {key: to_plain(item, f"{name}[{key!r}]") for key, item in value.items()}
-    what = "a dictionary with keys that are no strings" if isinstance(value, dict) else type(value).__name__
-    raise EnvironmentStateError(
-        f"{name} is {what}; plain data is made of numbers, strings, None, arrays of numbers, lists, tuples and "
-        "string-keyed dictionaries"
-    )
+    tensors: dict[str, torch.Tensor] = {}
+    try:
+        return decode(encode(value, tensors), tensors)
+    except Unsafe as unsafe:
+        raise EnvironmentStateError(
+            f"{name}{unsafe.where} is {_with_article(str(unsafe))}; a state is made of plain values: numbers, strings, "
+            "None, arrays of numbers, lists, tuples and dictionaries"
+        ) from None
 
 
-def from_plain(plain: Any) -> Any:
-    """A copy of the value that :func:`to_plain` was given.
-
-    >>> from_plain({"__tuple__": [1, np.array(2.5)]})
-    (1, np.float64(2.5))
-    """
-    if isinstance(plain, np.ndarray):
-        return plain.copy() if plain.ndim else plain[()]
-    if isinstance(plain, list):
-        return [from_plain(item) for item in plain]
-    if isinstance(plain, dict):
-        if plain.keys() == {_TUPLE}:
-            return tuple(from_plain(item) for item in plain[_TUPLE])
-        return {key: from_plain(item) for key, item in plain.items()}
-    return plain
+def _with_article(what: str) -> str:
+    return f"{'an' if what[0] in 'aeio' else 'a'} {what}"
 
 
 def generator_state(generator: np.random.Generator | None, name: str) -> dict[str, Any] | None:
@@ -69,7 +43,7 @@ def generator_state(generator: np.random.Generator | None, name: str) -> dict[st
         return None
     if not isinstance(generator, np.random.Generator):
         raise EnvironmentStateError(f"{name} is {type(generator).__name__}, expected a numpy.random.Generator")
-    state: dict[str, Any] = to_plain(generator.bit_generator.state, name)
+    state: dict[str, Any] = plain_copy(generator.bit_generator.state, name)
     return state
 
 
@@ -82,7 +56,7 @@ def generator_at(state: dict[str, Any] | None, generator: np.random.Generator | 
         raise EnvironmentStateError(f"unknown random generator {kind!r}; known are {', '.join(_BIT_GENERATORS)}")
     if generator is None or type(generator.bit_generator).__name__ != kind:
         generator = np.random.Generator(getattr(np.random, kind)())
-    generator.bit_generator.state = from_plain(state)
+    generator.bit_generator.state = state
     return generator
 
 

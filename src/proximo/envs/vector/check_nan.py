@@ -72,17 +72,17 @@ class VecCheckNan(StepTransform):
         """``source`` tells where the values come from; asked only if something is wrong with them."""
         if self._user_warned and self.warn_once and not self.raise_exception:
             return
-        found = []
+        faults = []
         for name, value in named.items():
             parts = (
                 {f"{name}[{key!r}]": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
             )
-            found += [self._describe(part_name, np.asarray(part)) for part_name, part in parts.items()]
-        found = [description for description in found if description]
-        if not found:
+            faults += [self._describe(part_name, np.asarray(part)) for part_name, part in parts.items()]
+        faults = [description for description in faults if description]
+        if not faults:
             return
         self._user_warned = True
-        message = f"{'; '.join(found)}. It comes from {source()}"
+        message = f"{'; '.join(faults)}. It comes from {source()}"
         if self.raise_exception:
             raise NonFiniteError(message)
         warnings.warn(message, stacklevel=4)

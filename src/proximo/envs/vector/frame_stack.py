@@ -10,13 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays
-from proximo.envs.vector.vec_env import (
-    StepTransform,
-    VecEnv,
-    VecEnvStepReturn,
-    arrays_from_step,
-    copy_observation,
-)
+from proximo.envs.vector.vec_env import StepTransform, VecEnv, VecEnvStepReturn, arrays_from_step, copy_observation
 from proximo.functional.spaces import Space, is_image_space, is_image_space_channels_first
 
 
@@ -99,7 +93,7 @@ class StackedObservations:
         self.stacked_observation_space: Space = spaces.Dict(stacked) if self._is_dict else stacked[""]
 
     def reset(self, observation: Observation) -> Observation:
-        """Start all stacks anew, filled up with zeros."""
+        """Start all stacks again, filled up with zeros."""
         return self._joined({key: stack.reset(self._part(observation, key)) for key, stack in self._stacks.items()})
 
     def shift(self, observations: Observation) -> None:

@@ -280,7 +280,7 @@ class VecNormalize(StepTransform):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.venv = None  # type: ignore[assignment]
+        self.venv = None
 
     def set_venv(self, venv: VecEnv) -> None:
         """Give an unpickled VecNormalize the environments it normalises."""

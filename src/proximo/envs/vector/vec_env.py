@@ -26,7 +26,7 @@ import numpy as np
 from proximo.data import Array, Info, Observation, StepArrays
 from proximo.envs.rendering import show_image, tile_images
 from proximo.envs.state.capture import no_state
-from proximo.envs.state.plain import from_plain, to_plain
+from proximo.envs.state.plain import plain_copy
 from proximo.errors import EnvironmentStateError
 from proximo.functional.actions import mask_rows
 from proximo.functional.spaces import Space
@@ -252,7 +252,7 @@ class VecEnv(ABC):
         return None
 
     def get_state(self, inner: bool = True) -> dict[str, Any]:
-        """All that decides what later steps give, as plain data: dictionaries and lists of JSON values and arrays.
+        """All that decides what later steps give, as plain values and arrays in dictionaries, lists and tuples.
 
         With ``inner=False`` only what the wrappers around the vector environment keep, such as running statistics:
         enough where the environments themselves are seeded and reset. ``EnvironmentStateError`` names the
@@ -262,8 +262,8 @@ class VecEnv(ABC):
             return {}
         return {
             "environments": self.environment_states(),
-            "seeds": to_plain(list(self._seeds), "seeds for the next reset"),
-            "options": to_plain(self._options, "options for the next reset"),
+            "seeds": plain_copy(list(self._seeds), "seeds for the next reset"),
+            "options": plain_copy(self._options, "options for the next reset"),
             "reset_infos": [_plain_info(info) for info in self.reset_infos],
         }
 
@@ -278,9 +278,9 @@ class VecEnv(ABC):
                 "they were when it was taken"
             )
         self.set_environment_states(state["environments"])
-        self._seeds = from_plain(state["seeds"])
-        self._options = from_plain(state["options"])
-        self.reset_infos = from_plain(state["reset_infos"])
+        self._seeds = deepcopy(state["seeds"])
+        self._options = deepcopy(state["options"])
+        self.reset_infos = deepcopy(state["reset_infos"])
 
     def environment_states(self) -> list[Any]:
         """The state of every environment."""
@@ -307,7 +307,44 @@ class VecEnv(ABC):
         return [indices] if isinstance(indices, int) else indices
 
 
-class VecEnvWrapper(VecEnv):
+class ForwardsToInner:
+    """Hands on what a vector environment is asked about its environments to the one inside, ``venv``."""
+
+    venv: Any
+
+    def close(self) -> None:
+        self.venv.close()
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        return self.venv.seed(seed)
+
+    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
+        self.venv.set_options(options)
+
+    def get_images(self) -> Sequence[Array | None]:
+        return self.venv.get_images()
+
+    def has_attr(self, attr_name: str) -> bool:
+        return self.venv.has_attr(attr_name)
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        return self.venv.get_attr(attr_name, indices)
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        self.venv.set_attr(attr_name, value, indices)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        return self.venv.env_method(method_name, *method_args, indices=indices, **method_kwargs)
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        return self.venv.env_is_wrapped(wrapper_class, indices=indices)
+
+
+class VecEnvWrapper(ForwardsToInner, VecEnv):
     """A vector environment around another; what it does not define comes from the inner one.
 
     Override ``reset`` and ``step_wait`` as in Stable-Baselines3, or, to stay on the quick path, derive from
@@ -351,42 +388,11 @@ class VecEnvWrapper(VecEnv):
     def has_workers(self) -> bool:
         return self.venv.has_workers
 
-    def close(self) -> None:
-        self.venv.close()
-
-    def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        return self.venv.seed(seed)
-
-    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
-        self.venv.set_options(options)
-
-    def get_images(self) -> Sequence[Array | None]:
-        return self.venv.get_images()
-
     def render(self, mode: str | None = None) -> Array | None:
         return self.venv.render(mode)
 
     def action_masks(self) -> Array:
         return self.venv.action_masks()
-
-    def has_attr(self, attr_name: str) -> bool:
-        return self.venv.has_attr(attr_name)
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        return self.venv.get_attr(attr_name, indices)
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        self.venv.set_attr(attr_name, value, indices)
-
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
-    ) -> list[Any]:
-        return self.venv.env_method(method_name, *method_args, indices=indices, **method_kwargs)
-
-    def env_is_wrapped(
-        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
-    ) -> list[bool]:
-        return self.venv.env_is_wrapped(wrapper_class, indices=indices)
 
     def own_state(self) -> dict[str, Any]:
         """What this wrapper itself keeps from one step to the next, as plain data; ``{}`` if it keeps nothing."""
@@ -400,7 +406,7 @@ class VecEnvWrapper(VecEnv):
 
     def get_state(self, inner: bool = True) -> dict[str, Any]:
         # left alone, a wrapper that tells nothing counts with the environments: a reset is to determine it
-        own = self.own_state() if inner or self._tells_state() else {}
+        own = self.own_state() if inner or self._gives_state() else {}
         return {"wrapper": type(self).__name__, "own": own, "inner": self.venv.get_state(inner)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -414,9 +420,9 @@ class VecEnvWrapper(VecEnv):
             self.set_own_state(state["own"])
 
     def has_state(self) -> bool:
-        return self._tells_state() and self.venv.has_state()
+        return self._gives_state() and self.venv.has_state()
 
-    def _tells_state(self) -> bool:
+    def _gives_state(self) -> bool:
         return type(self).own_state is not VecEnvWrapper.own_state
 
     @property
@@ -494,7 +500,7 @@ def is_vecenv_wrapped(env: VecEnv, vec_wrapper_class: type[VecEnvWrapper]) -> bo
 
 def _plain_info(info: Info) -> Any:
     try:
-        return to_plain(info, "info")
+        return plain_copy(info, "info")
     except EnvironmentStateError:  # it only tells of the past
         return {}
 

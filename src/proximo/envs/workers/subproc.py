@@ -14,13 +14,7 @@ from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
 from proximo.envs.vector.dummy import BufferedVecEnv, StepBuffers
-from proximo.envs.vector.vec_env import (
-    AUTORESET_KEY,
-    VecEnvIndices,
-    VecEnvObs,
-    VecEnvStepReturn,
-    copy_observation,
-)
+from proximo.envs.vector.vec_env import AUTORESET_KEY, VecEnvIndices, VecEnvObs, VecEnvStepReturn, copy_observation
 from proximo.envs.workers.shared_memory import SharedArrays
 from proximo.envs.workers.supervision import RestartPolicy, WorkerDiedError, summary
 from proximo.envs.workers.worker import NOBODY, STEP, STEP_WITH_INFOS, Call, Opening, StepExtras
@@ -30,7 +24,7 @@ from proximo.errors import EnvironmentStateError, EnvWorkerError
 __all__ = ["FAILURE_KEY", "SubprocVecEnv", "WorkerDiedError"]
 
 FAILURE_KEY = "env_failure"
-"""Info key, with the cause, where an environment failed and was made anew."""
+"""Info key, with the cause, where an environment failed and was made again."""
 
 
 class SubprocVecEnv(BufferedVecEnv):
@@ -47,7 +41,7 @@ class SubprocVecEnv(BufferedVecEnv):
     * ``on_env_failure="raise"``: ``EnvWorkerError`` names the environment and the cause, with the worker's traceback;
       everything is closed.
     * ``on_env_failure="restart"``: a warning says so, and the environment (when its worker died, all of that worker)
-      is made anew by its factory and reset with a new seed, which follows from the old one. The row of that step is no
+      is made again by its factory and reset with a new seed, which follows from the old one. The row of that step is no
       experience: reward 0, truncated, ``valid`` False, the final observation the last one that was really seen, no
       episode statistics, and the cause in the info's ``env_failure``. What ``set_attr`` and ``env_method`` changed is
       lost. Each environment has ``max_restarts`` restarts; after failures in a row they wait longer and longer.
@@ -171,7 +165,7 @@ class SubprocVecEnv(BufferedVecEnv):
         )
 
     def _cut_off_broken(self, infos: dict[int, Info]) -> StepArrays:
-        """Make the broken environments anew; what they lost ends as a truncation where it was last seen."""
+        """Make the broken environments again; what they lost ends as a truncation where it was last seen."""
         buffers = self._buffers
         rewards, terminated, truncated = (
             array.copy() for array in (buffers.rewards, buffers.terminated, buffers.truncated)

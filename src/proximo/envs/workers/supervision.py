@@ -24,7 +24,7 @@ SECONDS_TO_CLOSE = 5.0  # for a worker to close its environments before it is te
 SECONDS_AFTER_ERROR = 0.5  # the same when the error is what the user waits for
 _SECONDS_TO_START = 60.0  # at least, for a process to import what its environments need
 _SECONDS_TO_DIE = 1.0  # from the end of the pipe to the end of the process
-_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds before an environment that failed twice is made anew
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds before an environment that failed twice is made again
 
 
 class WorkerDiedError(EnvWorkerError):
@@ -134,7 +134,7 @@ class WorkerHandle:
             f"{self.environments()}, was killed; set step_timeout or reset_timeout higher if this time is needed"
         )
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Make sure that nothing is left of a worker that failed."""
         self.dead, self.awaiting = True, False
         self.process.kill()
@@ -190,7 +190,7 @@ def _await_end(processes: Sequence[BaseProcess], seconds: float) -> None:
 
 
 class RestartPolicy:
-    """Whether, how soon and with which seed environments that failed are made anew."""
+    """Whether, how soon and with which seed environments that failed are made again."""
 
     def __init__(self, num_envs: int, on_env_failure: str, max_restarts: int) -> None:
         if on_env_failure not in ("raise", "restart"):
@@ -221,7 +221,7 @@ class RestartPolicy:
                 f"{who} failed once more after max_restarts={self.max_restarts} restarts: {cause}"
             ) from cause
         warnings.warn(
-            f"{summary(cause)}; {who} made anew (restart {most} of at most {self.max_restarts}), "
+            f"{summary(cause)}; {who} made again (restart {most} of at most {self.max_restarts}), "
             "an episode under way counts as truncated",
             RuntimeWarning,
             stacklevel=2,
@@ -232,7 +232,7 @@ class RestartPolicy:
         self.in_a_row[index] = 0
 
     def seconds_to_wait(self, indices: Iterable[int]) -> float:
-        """Before these are made anew: nothing at first, then twice as long with every failure in a row."""
+        """Before these are made again: nothing at first, then twice as long with every failure in a row."""
         failures = max(self.in_a_row[index] for index in indices)
         return 0.0 if failures < 2 else float(min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(failures - 2, 30)))
 

@@ -115,14 +115,14 @@ class _Group(DummyVecEnv):
             raise error
         self.failures.setdefault(failure.environment, failure)  # what comes later may follow from it
 
-    def open(self, openings: Sequence[Opening], anew: bool) -> None:
-        """Reset environments; ``anew`` makes them again first."""
-        if not anew:  # then it is all of them: otherwise the others have an end to tell, or are amidst an episode
+    def open(self, openings: Sequence[Opening], rebuild: bool) -> None:
+        """Reset environments; ``rebuild`` makes them again first."""
+        if not rebuild:  # then it is all of them: otherwise the others have an end to tell, or are amidst an episode
             self._clear_ends()
         for environment, seed, options in openings:
             index = environment - self.index_offset
             try:
-                if anew:
+                if rebuild:
                     self._make_again(index)
                 self._reset_one(index, seed, options)
             except Exception as error:
@@ -144,7 +144,7 @@ class Worker:
         self.first = first
         self.group = _Group(cloudpickle.loads(pickled_factories), first)
         self.actions: Any = None
-        self.tells_masks = False  # after all that may change them, once somebody has asked
+        self.sends_masks = False  # after all that may change them, once somebody has asked
 
     def spaces(self) -> tuple[Any, Any]:
         return self.group.observation_space, self.group.action_space
@@ -161,11 +161,11 @@ class Worker:
         """Write action masks into this group's rows of shared memory from now on, beside the observations."""
         rows = slice(self.first, self.first + self.group.num_envs)
         self.group.share_masks(SharedArrays(path, layout).arrays["action_masks"][rows])
-        self.tells_masks = True
+        self.sends_masks = True
 
-    def open(self, openings: Sequence[Opening], anew: bool) -> StepExtras:
-        """Reset environments; ``anew`` makes them again first."""
-        self.group.open(openings, anew)
+    def open(self, openings: Sequence[Opening], rebuild: bool) -> StepExtras:
+        """Reset environments; ``rebuild`` makes them again first."""
+        self.group.open(openings, rebuild)
         self._tell_masks()
         return self._extras({}, {opening.environment - self.first for opening in openings})
 
@@ -191,7 +191,7 @@ class Worker:
         return {self.first + index: info for index, info in infos.items()}
 
     def _tell_masks(self) -> None:
-        if self.tells_masks:
+        if self.sends_masks:
             try:
                 self.group.action_masks()
             except Exception as error:
@@ -200,7 +200,7 @@ class Worker:
     def call(self, method: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call a method of the group, such as ``get_attr``."""
         result = getattr(self.group, method)(*arguments, **keywords)
-        if self.tells_masks and method in ("env_method", "set_attr"):
+        if self.sends_masks and method in ("env_method", "set_attr"):
             self.group.action_masks()
         return result
 
@@ -210,7 +210,7 @@ class Worker:
             answer = self.call(method, arguments, {})
         except EnvironmentStateError as error:
             return error
-        if self.tells_masks:
+        if self.sends_masks:
             self.group.action_masks()
         return answer
 

@@ -34,7 +34,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0  # after workers whose death their own children, ho
 
 
 class WorkerPool:
-    """Workers and what they owe: answers, and environments that failed and are ``broken`` until made anew."""
+    """Workers and what they owe: answers, and environments that failed and are ``broken`` until made again."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class WorkerPool:
         self.policy = policy
         self.reset_timeout = reset_timeout  # seconds, for everything but a step
         self.closed = False
-        self.broken: dict[int, EnvWorkerError] = {}  # environments to be made anew before the next step, and why
+        self.broken: dict[int, EnvWorkerError] = {}  # environments to be made again before the next step, and why
         self.reset_infos: dict[int, Info] = {}  # that came with answers; whoever wants them takes them
         self._shared: list[tuple[str, SharedArrays]] = []  # what a new worker is to open, and the method for it
         self._by_descriptor: dict[int, WorkerHandle] = {}
@@ -103,14 +103,14 @@ class WorkerPool:
         try:
             handle.send_bytes(message)
         except WorkerDiedError as death:
-            self._bury(handle, death)
+            self._reap(handle, death)
 
     def receive(self, handle: WorkerHandle) -> Any:
         """The worker's answer; None if it died and is to be replaced."""
         try:
             return handle.receive()
         except WorkerDiedError as death:
-            self._bury(handle, death)
+            self._reap(handle, death)
             return None
 
     def as_they_answer(self, timeout: float | None) -> Iterator[WorkerHandle]:
@@ -125,7 +125,7 @@ class WorkerPool:
                 if handle.awaiting:
                     yield handle
                 else:  # nothing to receive, so this is the end of its pipe
-                    self._bury(handle, handle.death())
+                    self._reap(handle, handle.death())
             if not ready:
                 self._look_after_silent(timeout, time.monotonic() >= deadline)
 
@@ -140,9 +140,9 @@ class WorkerPool:
             if not handle.awaiting or handle.connection.poll(0):
                 continue
             if not handle.process.is_alive():
-                self._bury(handle, handle.death())
+                self._reap(handle, handle.death())
             elif too_late:
-                self._bury(handle, handle.hang(timeout))
+                self._reap(handle, handle.hang(timeout))
 
     def finish_pending(self) -> None:
         """Wait for answers that nobody received, as after Ctrl-C."""
@@ -161,7 +161,7 @@ class WorkerPool:
                 try:
                     answers[handle] = handle.receive()
                 except WorkerDiedError as death:
-                    self._bury(handle, death)
+                    self._reap(handle, death)
                 except EnvWorkerError as failure:
                     failures[handle] = failure
         except WorkerDiedError:
@@ -193,7 +193,7 @@ class WorkerPool:
                 self._revive(handle)
             handle.send(call)
         except WorkerDiedError as death:
-            self._bury(handle, death)
+            self._reap(handle, death)
 
     def note(self, handle: WorkerHandle, extras: StepExtras) -> None:
         """Take in who was reset, who came to an end and who failed."""
@@ -205,22 +205,22 @@ class WorkerPool:
             self._give_up([index], handle.failure(failure))
 
     def _give_up(self, indices: Sequence[int], cause: EnvWorkerError) -> None:
-        """Note environments to be made anew, or raise the cause."""
+        """Note environments to be made again, or raise the cause."""
         self.policy.allow(indices, cause)
         for index in indices:
             self.broken.setdefault(index, cause)
 
-    def _bury(self, handle: WorkerHandle, cause: WorkerDiedError) -> None:
+    def _reap(self, handle: WorkerHandle, cause: WorkerDiedError) -> None:
         """Be done with a worker that died or hung."""
         descriptor = handle.connection.fileno()
         del self._by_descriptor[descriptor]
         if self._poller is not None:
             self._poller.unregister(descriptor)
-        handle.bury()
+        handle.reap()
         self._give_up(handle.indices, cause)
 
     def remake_broken(self, options: Sequence[dict[str, Any]]) -> dict[int, EnvWorkerError]:
-        """Make environments anew and reset them, with the options by index, until none is broken.
+        """Make environments again and reset them, with the options by index, until none is broken.
 
         Gives all that were, with the first cause of each.
         """
@@ -245,7 +245,7 @@ class WorkerPool:
                 del self.broken[index]
             self.note(handle, extras)
         except WorkerDiedError as death:
-            self._bury(handle, death)
+            self._reap(handle, death)
 
     def _revive(self, handle: WorkerHandle) -> None:
         """A new worker process for the environments of a dead one, which are still to be reset."""
@@ -283,9 +283,10 @@ class WorkerPool:
 
 def _preload_worker_module() -> None:
     """Let the fork server import this library once for all workers, if it is not running yet."""
-    server: Any = forkserver._forkserver
-    modules = [*server._preload_modules, serve.__module__]
-    server.set_forkserver_preload(list(dict.fromkeys(modules)))
+    # multiprocessing only sets the list; what the user has set is told by a private attribute, or not kept
+    server = getattr(forkserver, "_forkserver", None)
+    modules = [*getattr(server, "_preload_modules", ["__main__"]), serve.__module__]
+    multiprocessing.set_forkserver_preload(list(dict.fromkeys(modules)))
 
 
 def _usable_cores() -> int:

@@ -1,4 +1,4 @@
-"""KL divergence from a distribution that is stored as plain rows, in closed form for every distribution of the house.
+"""KL divergence from a distribution that is stored as plain rows, in closed form for every distribution of the library.
 
 A policy reuses one distribution object for all batches, so what it was must be kept as numbers: one row of parameters
 per sample, which can be cut into minibatches like observations.

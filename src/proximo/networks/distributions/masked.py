@@ -1,4 +1,4 @@
-"""sb3-contrib's ways to masked distributions that the rest of the house does without."""
+"""sb3-contrib's ways to masked distributions that the rest of the library does without."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from proximo.config import PPOConfig
 from proximo.data import Metrics
-from proximo.rllte.agent.house_agent import HouseAgent
+from proximo.rllte.agent.learner_agent import LearnerAgent
 
 
-class A2C(HouseAgent):
+class A2C(LearnerAgent):
     """Advantage actor-critic with rllte's arguments, defaults and methods: the plain objective, in minibatches."""
 
     def __init__(

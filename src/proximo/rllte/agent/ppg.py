@@ -8,13 +8,13 @@ from typing import Any
 from proximo.config import PPGConfig
 from proximo.data import Metrics
 from proximo.learners.ppg import PPGLearner
-from proximo.rllte.agent.house_agent import HouseAgent, rllte_metrics
+from proximo.rllte.agent.learner_agent import LearnerAgent, rllte_metrics
 from proximo.rllte.xploit.policy.actor_critic import OnPolicySharedActorCritic
 from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rollout.phase import PhaseBuffer, in_gigabytes
 
 
-class PPG(HouseAgent):
+class PPG(LearnerAgent):
     """Phasic policy gradient (https://arxiv.org/abs/2009.04416) with rllte's arguments, defaults and methods.
 
     ``policy_epochs`` is the number of rollouts between auxiliary phases, each of ``aux_epochs`` passes in

@@ -6,10 +6,10 @@ from typing import Any
 
 from proximo.config import PPOConfig
 from proximo.data import Metrics
-from proximo.rllte.agent.house_agent import HouseAgent
+from proximo.rllte.agent.learner_agent import LearnerAgent
 
 
-class PPO(HouseAgent):
+class PPO(LearnerAgent):
     """Proximal policy optimisation (https://arxiv.org/abs/1707.06347) with rllte's arguments, defaults and methods."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Acting with a policy of the user's own, which is not one of the house's networks."""
+"""Acting with a policy of the user's own, which is not one of the library's networks."""
 
 from __future__ import annotations
 

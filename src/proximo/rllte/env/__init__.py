@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from proximo.errors import absent_name
 from proximo.rllte.env.atari import make_atari_env, make_envpool_atari_env
 from proximo.rllte.env.bullet import make_bullet_env
 from proximo.rllte.env.minigrid import make_minigrid_env
@@ -40,9 +41,5 @@ _ABSENT = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ABSENT:
-        # an AttributeError would be replaced by Python's own, wordless ImportError
-        raise ImportError(
-            f"{name} is not in proximo.rllte.env; give make_rllte_env an id or a callable that makes the environment"
-        )
-    raise AttributeError(f"module 'proximo.rllte.env' has no attribute {name!r}")
+    explanation = "; give make_rllte_env an id or a callable that makes the environment"
+    raise absent_name(__name__, name, explanation if name in _ABSENT else "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from proximo.envs.adapters.env_pool import make_env_pool_atari
-from proximo.envs.make import make_atari_env as make_house_atari_env
+from proximo.envs.make import ATARI_IDS
+from proximo.envs.make import make_atari_env as make_atari_vec_env
 from proximo.envs.vector.frame_stack import VecFrameStack
 from proximo.rllte.env.utils import worker_options
 from proximo.rllte.env.vec_env import TorchVecEnv
@@ -23,8 +24,8 @@ def make_atari_env(
 
     ``episode`` in the infos reports whole games with the game's rewards. ``"Alien-v5"`` means ``"ALE/Alien-v5"``.
     """
-    vec_env = make_house_atari_env(
-        env_id if "NoFrameskip" in env_id or env_id.startswith("ALE/") else f"ALE/{env_id}",
+    vec_env = make_atari_vec_env(
+        env_id if ATARI_IDS.search(env_id) else f"ALE/{env_id}",
         num_envs,
         seed,
         env_kwargs={} if "NoFrameskip" in env_id else {"frameskip": 1},  # or four frames would be skipped twice

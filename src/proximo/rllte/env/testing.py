@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -55,50 +56,29 @@ def _observation_space(env_id: str, vector_size: int) -> Space:
     return known[env_id]
 
 
-def make_box_env(
-    env_id: str = "StateObsEnv",
-    num_envs: int = 1,
-    device: torch.device | str = "cpu",
-    seed: int = 0,
-    asynchronous: bool = True,
-) -> TorchVecEnv:
-    """Seven real numbers to choose; ``env_id``: StateObsEnv, PixelObsEnv or DictObsEnv, as in all of these."""
-    action_space = spaces.Box(-1.0, 1.0, (7,), dtype=np.float32)
-    return _make(_observation_space(env_id, 49), action_space, num_envs, device, seed, asynchronous)
+def _maker(action_space: Space, vector_size: int, task: str) -> Callable[..., TorchVecEnv]:
+    """A function that makes environments with these actions, and vectors of that size as states."""
+
+    def make(
+        env_id: str = "StateObsEnv",
+        num_envs: int = 1,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        asynchronous: bool = True,
+    ) -> TorchVecEnv:
+        factory = partial(RandomEnv, _observation_space(env_id, vector_size), action_space)
+        return make_rllte_env(factory, num_envs, seed, device, asynchronous)
+
+    make.__doc__ = f"{task}; ``env_id``: StateObsEnv, PixelObsEnv or DictObsEnv."
+    return make
 
 
-def make_discrete_env(
-    env_id: str = "StateObsEnv",
-    num_envs: int = 1,
-    device: torch.device | str = "cpu",
-    seed: int = 0,
-    asynchronous: bool = True,
-) -> TorchVecEnv:
-    """One of seven actions to choose."""
-    return _make(_observation_space(env_id, 49), spaces.Discrete(7), num_envs, device, seed, asynchronous)
-
-
-def make_multibinary_env(
-    env_id: str = "StateObsEnv",
-    num_envs: int = 1,
-    device: torch.device | str = "cpu",
-    seed: int = 0,
-    asynchronous: bool = True,
-) -> TorchVecEnv:
-    """Three switches to set."""
-    return _make(_observation_space(env_id, 7), spaces.MultiBinary(3), num_envs, device, seed, asynchronous)
-
-
-def make_multidiscrete_env(
-    env_id: str = "StateObsEnv",
-    num_envs: int = 1,
-    device: torch.device | str = "cpu",
-    seed: int = 0,
-    asynchronous: bool = True,
-) -> TorchVecEnv:
-    """One of two, one of three and one of four actions to choose."""
-    action_space = spaces.MultiDiscrete([2, 3, 4])
-    return _make(_observation_space(env_id, 7), action_space, num_envs, device, seed, asynchronous)
+make_box_env = _maker(spaces.Box(-1.0, 1.0, (7,), dtype=np.float32), 49, "Seven real numbers to choose")
+make_discrete_env = _maker(spaces.Discrete(7), 49, "One of seven actions to choose")
+make_multibinary_env = _maker(spaces.MultiBinary(3), 7, "Three switches to set")
+make_multidiscrete_env = _maker(
+    spaces.MultiDiscrete([2, 3, 4]), 7, "One of two, of three and of four actions to choose"
+)
 
 
 def make_bitflipping_env(
@@ -124,14 +104,3 @@ def make_bitflipping_env(
         "channel_first": channel_first,
     }
     return make_rllte_env(BitFlippingEnv, num_envs, seed, device, asynchronous, settings)
-
-
-def _make(
-    observation_space: Space,
-    action_space: Space,
-    num_envs: int,
-    device: torch.device | str,
-    seed: int,
-    asynchronous: bool,
-) -> TorchVecEnv:
-    return make_rllte_env(partial(RandomEnv, observation_space, action_space), num_envs, seed, device, asynchronous)

@@ -15,7 +15,7 @@ from proximo.envs.vector.vec_env import AUTORESET_KEY, VecEnv, copy_observation
 
 
 class TorchVecEnv:
-    """A vector environment of the house (``vec_env``) behind tensors on ``device``.
+    """A vector environment of the library (``vec_env``) behind tensors on ``device``.
 
     Spaces are those of a single environment. An ended environment has already been reset; its last observation and
     its infos are in ``infos["final_observation"]`` and ``infos["final_info"]``, object arrays [env] with None

@@ -1,4 +1,4 @@
-"""The house's plots of aggregates, taking rllte's arguments for looks as well."""
+"""The library's plots of aggregates, taking rllte's arguments for looks as well."""
 
 from __future__ import annotations
 

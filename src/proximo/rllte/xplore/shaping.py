@@ -1,4 +1,4 @@
-"""Intrinsic rewards for the agents of the house, too."""
+"""Intrinsic rewards for the agents of the library, too."""
 
 from __future__ import annotations
 

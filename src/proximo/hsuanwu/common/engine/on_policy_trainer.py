@@ -16,9 +16,9 @@ from proximo.hsuanwu.common.spaces import describe_action_space, to_action_space
 from proximo.hsuanwu.xploit.learner import PPGLearner
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.networks.actor_critic import get_device
-from proximo.rllte.common.prototype.base_agent import house_env
+from proximo.rllte.common.prototype.base_agent import to_vec_env
 from proximo.rllte.common.prototype.on_policy_agent import OnPolicyAgent
-from proximo.rllte.xploit.policy.actor_critic import HousePolicy
+from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
 
 
 class OnPolicyTrainer:
@@ -32,7 +32,7 @@ class OnPolicyTrainer:
 
     def __init__(self, cfgs: Mapping[str, Any] | str | Path, train_env: Any, test_env: Any = None) -> None:
         self.settings = settings = read_settings(cfgs)
-        env = house_env(train_env)
+        env = to_vec_env(train_env)
         if settings.num_envs not in (None, env.num_envs):
             raise ValueError(f"num_envs is {settings.num_envs}, the training environment has {env.num_envs}")
         set_random_seed(settings.seed, using_cuda=get_device(settings.device).type == "cuda")
@@ -129,16 +129,16 @@ def _check_spaces(settings: TrainerSettings, observation_space: Space, action_sp
     """Spaces that a configuration writes down must be the environment's, which are used."""
     for name, part in (("encoder", settings.encoder), ("learner", settings.learner)):
         if written := part.get("observation_space"):
-            found, actual = to_observation_space(written).shape, to_observation_space(observation_space).shape
-            if found != actual:
-                raise ValueError(f"the {name}'s observation_space has shape {found}, the environment shows {actual}")
+            declared, actual = to_observation_space(written).shape, to_observation_space(observation_space).shape
+            if declared != actual:
+                raise ValueError(f"the {name}'s observation_space has shape {declared}, the environment shows {actual}")
         if written := part.get("action_space"):
             described, own = describe_action_space(to_action_space(written)), describe_action_space(action_space)
             if any(described[key] != own[key] for key in ("type", "shape")):
                 raise ValueError(f"the {name}'s action_space is {described}, the environment's {own}")
 
 
-class LearnerPolicy(HousePolicy):
+class LearnerPolicy(NetworkPolicy):
     """A learner's network as rllte's agents see it."""
 
     def __init__(self, learner: PPGLearner) -> None:
@@ -176,7 +176,7 @@ class LearnerAgent(OnPolicyAgent):
         return metrics
 
     def _state(self) -> dict[str, Any]:
-        # without the rollouts of an unfinished phase, which may be gigabytes: a loaded trainer begins the phase anew
+        # without the rollouts of an unfinished phase, which may be gigabytes: a loaded trainer begins the phase again
         moments: dict[str, Tensor] = self.learner.auxiliary_state()
         return super()._state() | {"auxiliary_optimizer": moments, "updates": self.updates}
 

@@ -61,7 +61,7 @@ class TrunkPolicy(PhasicPolicy):
             module.apply(partial(self.init_weights, gain=gain))
 
     def replace_encoder(self, encoder: nn.Module) -> None:
-        """Another encoder under the same trunk and heads; the optimiser's memory begins anew."""
+        """Another encoder under the same trunk and heads; the optimiser's memory begins again."""
         self.features_extractor.encoder = encoder
         options: dict[str, Any] = {"lr": self.optimizer.param_groups[0]["lr"], **self.optimizer_kwargs}
         self.optimizer = self.optimizer_class(self.parameters(), **options)

@@ -1,4 +1,4 @@
-"""Hsuanwu's PPG learner: the house's, fed from Hsuanwu's storage."""
+"""Hsuanwu's PPG learner: the library's, fed from Hsuanwu's storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proximo.hsuanwu.xploit.encoder import EspeholtResidualEncoder, VanillaMlpEn
 from proximo.hsuanwu.xploit.learner.network import EncoderAndTrunk, TrunkPolicy
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.hsuanwu.xplore import distribution as distributions
-from proximo.learners.ppg import PPGLearner as HouseLearner
+from proximo.learners.ppg import PPGLearner as LibraryLearner
 from proximo.networks.actor_critic import get_device
 from proximo.rllte.common.prototype.base_agent import output_width
 from proximo.rollout.phase import PhaseBuffer
@@ -95,7 +95,7 @@ class PPGLearner:
         self.network = TrunkPolicy(self.observation_space, self.action_space, shared, lr, eps).to(self.device)
         # follows torch's global generator, so that seeding that one makes a run repeatable
         self.generator = np.random.default_rng(int(torch.randint(2**31, ()).item()))
-        self._learner: HouseLearner | None = None  # made with the first storage, whose sizes its memory has
+        self._learner: LibraryLearner | None = None  # made with the first storage, whose sizes its memory has
         self._dist: Any = None
         self.runtime = Runtime(self.generator)
         self.runtime.policy = self.network
@@ -203,7 +203,9 @@ class PPGLearner:
             )
         settings = self._settings(rollout_storage)
         learner = self._learner or self._make_learner(rollout_storage)
-        return hsuanwu_metrics(learner.update(rollout_storage.buffer, settings, replace(self.config, learning_rate=self.lr)))
+        return hsuanwu_metrics(
+            learner.update(rollout_storage.buffer, settings, replace(self.config, learning_rate=self.lr))
+        )
 
     def check_storage(self, storage: VanillaRolloutStorage) -> None:
         """Raise when a storage's rollouts are not what this learner can train on."""
@@ -225,9 +227,9 @@ class PPGLearner:
             )
         if self._learner is None:
             self._sized_config(storage).check_environments(storage.num_envs)
-        elif (found := _rollout_kind(storage)) != (begun := _phase_kind(self._learner.phase)):
+        elif (held := _rollout_kind(storage)) != (begun := _phase_kind(self._learner.phase)):
             raise ValueError(
-                f"the storage holds {found[0]} steps of {found[1]} environments with observations {found[2]}, the "
+                f"the storage holds {held[0]} steps of {held[1]} environments with observations {held[2]}, the "
                 f"learner has begun with {begun[0]} of {begun[1]} with {begun[2]}; go on with such a storage, or make "
                 "a new learner"
             )
@@ -236,12 +238,12 @@ class PPGLearner:
         batch_size = storage.batch_size(self.num_policy_mini_batch, "num_policy_mini_batch")
         return replace(self.config, n_steps=storage.num_steps, batch_size=batch_size)
 
-    def _make_learner(self, storage: VanillaRolloutStorage) -> HouseLearner:
+    def _make_learner(self, storage: VanillaRolloutStorage) -> LibraryLearner:
         phase = PhaseBuffer(
             self.config.rollouts_per_phase, storage.num_steps, storage.num_envs, storage.buffer.observation_space
         )
         phase.allocate()  # too little memory is an error now, not after hours
-        self._learner = HouseLearner(self.runtime, phase)
+        self._learner = LibraryLearner(self.runtime, phase)
         return self._learner
 
     def _settings(self, storage: VanillaRolloutStorage) -> UpdateSettings:
@@ -275,7 +277,7 @@ class PPGLearner:
 
 
 def hsuanwu_metrics(metrics: Metrics) -> Metrics:
-    """The house's metrics under Hsuanwu's names: half the squared error, and the entropy with its own sign.
+    """The library's metrics under Hsuanwu's names: half the squared error, and the entropy with its own sign.
 
     >>> hsuanwu_metrics({"policy_gradient_loss": 1.0, "value_loss": 3.0, "entropy_loss": -0.5, "kl_loss": 0.1})
     {'actor_loss': 1.0, 'critic_loss': 1.5, 'entropy': 0.5, 'kl_loss': 0.1}

@@ -1,4 +1,4 @@
-"""Hsuanwu's rollout storage: the memory of the house's rollout buffer behind [time, env, 1] tensors."""
+"""Hsuanwu's rollout storage: the memory of the library's rollout buffer behind [time, env, 1] tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proximo.data import Array
 from proximo.hsuanwu.common.spaces import make_action_space, observation_box
-from proximo.rllte.xploit.storage import VanillaRolloutStorage as HouseStorage
+from proximo.rllte.xploit.storage import VanillaRolloutStorage as RllteStorage
 from proximo.rllte.xploit.storage.rollout_storage import RolloutBatch
 from proximo.rollout.storage import RolloutBuffer, allocate_observations
 
@@ -51,7 +51,7 @@ class VanillaRolloutStorage:
 
     def _allocate(self, dtype: type[np.uint8 | np.float32]) -> None:
         space = observation_box(self.obs_shape, dtype)
-        self._storage = HouseStorage(
+        self._storage = RllteStorage(
             space, self.action_space, storage_size=self.num_steps, num_envs=self.num_envs, **self._options
         )
         self._observations: Array = allocate_observations(space, (self.num_steps + 1, self.num_envs))  # type: ignore[assignment]
@@ -60,7 +60,7 @@ class VanillaRolloutStorage:
 
     @property
     def buffer(self) -> RolloutBuffer:
-        """The house's memory: its collector fills it, its learners read it."""
+        """The library's memory: its collector fills it, its learners read it."""
         return self._storage.buffer
 
     @property
@@ -88,7 +88,7 @@ class VanillaRolloutStorage:
         next_obs: Tensor | None = None,
         bootstrap_values: Tensor | None = None,
     ) -> None:
-        """Append one step of all environments: [env, …] each, or [env, 1]; a full storage begins anew.
+        """Append one step of all environments: [env, …] each, or [env, 1]; a full storage begins again.
 
         ``bootstrap_values`` are the values of the final observations where ``truncateds``; without them the value of
         the step's own observation, one step earlier, stands in.

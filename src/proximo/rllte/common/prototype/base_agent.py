@@ -17,12 +17,12 @@ from proximo.data import Metrics
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
-from proximo.files.trees import join, split
+from proximo.files.encoding import decode, encode
 from proximo.functional.spaces import Space, check_for_correct_spaces, obs_as_tensor, preprocess_obs
 from proximo.networks.actor_critic import get_device
 from proximo.networks.published_encoders import BaseEncoder
 from proximo.rllte.common.preprocessing import process_action_space, process_observation_space
-from proximo.rllte.xploit.policy.actor_critic import HousePolicy
+from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
 from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rllte.xploit.policy.distributions import adapt_distribution
 from proximo.rllte.xploit.storage.rollout_storage import VanillaRolloutStorage
@@ -53,12 +53,12 @@ class BaseAgent(ABC):
         pretraining: bool = False,
     ) -> None:
         self.env, self.eval_env = env, eval_env
-        self.vec_env = house_env(env)
+        self.vec_env = to_vec_env(env)
         self.observation_space: Space = self.vec_env.observation_space
         self.action_space: Space = self.vec_env.action_space
         self.num_envs = self.vec_env.num_envs
         if eval_env is not None:
-            check_for_correct_spaces(house_env(eval_env), self.observation_space, self.action_space)
+            check_for_correct_spaces(to_vec_env(eval_env), self.observation_space, self.action_space)
         self.obs_shape = process_observation_space(self.observation_space)
         self.action_shape, self.action_dim, self.policy_action_dim, self.action_type = process_action_space(
             self.action_space
@@ -206,7 +206,7 @@ class BaseAgent(ABC):
         """Called when the network has just been built."""
 
     def _compile(self) -> None:
-        if isinstance(self.policy, HousePolicy):
+        if isinstance(self.policy, NetworkPolicy):
             self.policy.compile_network()
         else:
             self.policy.compile()
@@ -239,7 +239,8 @@ class BaseAgent(ABC):
             self.work_dir = self.work_dir or self._make_work_dir()
             kind, name = ("pretrained", "pretrained") if self.pretraining else ("model", "agent")
             path = self.work_dir / kind / f"{name}_{self.global_step}.zip"
-        structure, tensors = split(self._state())
+        tensors: dict[str, torch.Tensor] = {}
+        structure = encode(self._state(), tensors)
         manifest = {"content": "rllte agent", "agent": type(self).__name__, "state": structure}
         return write_archive(path, manifest, {"state": tensors}) or Path(path)
 
@@ -262,7 +263,7 @@ class BaseAgent(ABC):
             raise ModelFileError(
                 f"{path} holds a {manifest.get('content')!r}, not an agent of proximo.rllte; load it with what saved it"
             )
-        state = join(manifest["state"], tensors["state"])
+        state = decode(manifest["state"], tensors["state"])
         if not isinstance(state, dict) or "policy" not in state:
             raise ModelFileError(f"{path} holds no policy")
         return state
@@ -291,8 +292,8 @@ class BaseAgent(ABC):
         announce(f"[{self.tag}] {message}")
 
 
-def house_env(env: Any) -> VecEnv:
-    """The house's vector environment under rllte's tensors; anything else that can be stepped is taken too."""
+def to_vec_env(env: Any) -> VecEnv:
+    """The library's vector environment under rllte's tensors; anything else that can be stepped is taken too."""
     inner = getattr(env, "vec_env", None)
     return inner if isinstance(inner, VecEnv) else as_vec_env(env)
 

@@ -17,13 +17,13 @@ from proximo.analysis.evaluation import evaluate
 from proximo.backends.runtime import Runtime
 from proximo.data import Info, Metrics, Observation, Rollout
 from proximo.rllte.common.acting import PlainPolicyBackend
-from proximo.rllte.common.prototype.base_agent import BaseAgent, house_env
-from proximo.rllte.xploit.policy.actor_critic import HousePolicy
+from proximo.rllte.common.prototype.base_agent import BaseAgent, to_vec_env
+from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
 from proximo.rllte.xploit.storage.rollout_storage import StorageBatches, VanillaRolloutStorage
 from proximo.rllte.xplore.shaping import IntrinsicReward
 from proximo.rollout.collector import Collector
 from proximo.rollout.storage import RolloutBuffer
-from proximo.training.allocator import freed_memory_kept
+from proximo.training.allocator import retain_freed_memory
 from proximo.training.loggers import Logger, configure
 
 EPISODES = 10  # whose mean return and length are logged
@@ -78,7 +78,7 @@ class OnPolicyAgent(BaseAgent):
 
     def _bind_backend(self) -> None:
         self.runtime = Runtime(self.generator, obstacle=self._fusing_obstacle)
-        if isinstance(self.policy, HousePolicy):
+        if isinstance(self.policy, NetworkPolicy):
             self.runtime.policy = self.policy.network
             self.runtime.bind()
 
@@ -94,7 +94,7 @@ class OnPolicyAgent(BaseAgent):
 
     def _current_backend(self) -> Any:
         """Who acts: the runtime's backend, or the calls of a policy of the user's own."""
-        return self.runtime.backend if isinstance(self.policy, HousePolicy) else PlainPolicyBackend(self.policy)
+        return self.runtime.backend if isinstance(self.policy, NetworkPolicy) else PlainPolicyBackend(self.policy)
 
     @property
     def backend(self) -> str:
@@ -116,7 +116,7 @@ class OnPolicyAgent(BaseAgent):
             )
 
     def _batches(self) -> RolloutBuffer:
-        """The storage's rollout as the house's learners read it."""
+        """The storage's rollout as the library's learners read it."""
         if self.aug is None and not self._own_sampling():
             return self.storage.buffer
         return StorageBatches(self.storage, self.aug)
@@ -149,7 +149,7 @@ class OnPolicyAgent(BaseAgent):
         self.logger = configure(self.work_dir, ["csv", "json"])
         clock = _Clock(self)
         try:
-            with freed_memory_kept():
+            with retain_freed_memory():
                 for update in range(updates):
                     if self.eval_env is not None and update % eval_interval == 0:
                         self._log_evaluation(self.eval(num_eval_episodes))
@@ -209,7 +209,7 @@ class OnPolicyAgent(BaseAgent):
                 f"there is no evaluation environment; make the agent with {type(self).__name__}(…, eval_env=…)"
             )
         self.freeze()
-        env = house_env(self.eval_env)
+        env = to_vec_env(self.eval_env)
         env.seed(self.seed)
         was_training = self.training
         self.mode(training=False)

@@ -1,4 +1,4 @@
-"""rllte's on-policy policies: the house's networks behind rllte's calls."""
+"""rllte's on-policy policies: the library's networks behind rllte's calls."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rllte.xploit.policy.network import ACTIVATION, EncoderPolicy, PhasicEncoderPolicy, head_layers
 
 
-class HousePolicy(BasePolicy):
-    """A policy whose ``network`` is the house's, made by :meth:`freeze`; backends and learners work on that."""
+class NetworkPolicy(BasePolicy):
+    """A policy whose ``network`` is the library's, made by :meth:`freeze`; backends and learners work on that."""
 
     network: ActorCriticPolicy
 
@@ -66,7 +66,7 @@ class HousePolicy(BasePolicy):
         return self.network.predict_values(obs)
 
     def get_distribution(self, obs: TensorObservation) -> Distribution:
-        """The house's distribution of the actions."""
+        """The library's distribution of the actions."""
         return self.network.get_distribution(obs)
 
     def predict(
@@ -87,7 +87,7 @@ class HousePolicy(BasePolicy):
         return values, log_probs, -log_probs.mean() if entropy is None else entropy.mean()
 
 
-class OnPolicySharedActorCritic(HousePolicy):
+class OnPolicySharedActorCritic(NetworkPolicy):
     """Actor and critic over one encoder; with ``aux_critic`` also PPG's auxiliary value on the actor's network.
 
     ``optimizers["opt"]`` trains all of it.
@@ -118,11 +118,11 @@ class OnPolicySharedActorCritic(HousePolicy):
         """Distribution, values and auxiliary values, [batch, 1] each, for PPG's auxiliary phase."""
         if not self.has_aux_critic:
             raise ValueError("the policy has no auxiliary value; make it with aux_critic=True")
-        found = cast("PhasicEncoderPolicy", self.network).evaluate_auxiliary(obs)
-        return found.distribution, found.values.unsqueeze(1), found.auxiliary_values.unsqueeze(1)
+        outputs = cast("PhasicEncoderPolicy", self.network).evaluate_auxiliary(obs)
+        return outputs.distribution, outputs.values.unsqueeze(1), outputs.auxiliary_values.unsqueeze(1)
 
 
-class OnPolicyDecoupledActorCritic(HousePolicy):
+class OnPolicyDecoupledActorCritic(NetworkPolicy):
     """Actor and critic with an encoder each, and an estimate of an action's advantage beside the actor.
 
     ``optimizers["actor_opt"]`` trains actor and advantage, ``optimizers["critic_opt"]`` the critic, as DAAC does.

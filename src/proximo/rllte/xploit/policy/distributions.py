@@ -1,4 +1,4 @@
-"""rllte's distributions as the house's: the standard ones by name, others through an adapter."""
+"""rllte's distributions as the library's: the standard ones by name, others through an adapter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STANDARD: dict[type[Any], type[Any]] = {
 
 
 def adapt_distribution(given: Any, action_space: Space) -> Distribution | None:
-    """The house's distribution for one of rllte's; None where it is the one that the space has anyway."""
+    """The library's distribution for one of rllte's; None where it is the one that the space has anyway."""
     if given is None:
         return None
     space_type = STANDARD.get(type(given))
@@ -69,15 +69,15 @@ class Adapted(Distribution):
         return parameters
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        found = self.current.log_prob(actions)
-        return found if found.dim() == 1 else sum_independent_dims(found)
+        log_prob = self.current.log_prob(actions)
+        return log_prob if log_prob.dim() == 1 else sum_independent_dims(log_prob)
 
     def entropy(self) -> Tensor | None:
         try:
-            found: Tensor = self.current.entropy()
+            entropy: Tensor = self.current.entropy()
         except NotImplementedError:
             return None
-        return found if found.dim() == 1 else sum_independent_dims(found)
+        return entropy if entropy.dim() == 1 else sum_independent_dims(entropy)
 
     def sample(self) -> Tensor:
         return self.current.sample()

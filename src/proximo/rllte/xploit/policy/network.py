@@ -1,4 +1,4 @@
-"""The house's policies over a given encoder, with rllte's choice of initial weights and distribution."""
+"""The library's policies over a given encoder, with rllte's choice of initial weights and distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollout storages in rllte's shape; the memory inside is the house's rollout buffer."""
+"""Rollout storages in rllte's shape; the memory inside is the library's rollout buffer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RolloutBatch(NamedTuple):
 class VanillaRolloutStorage(BaseStorage):
     """``storage_size`` steps of ``num_envs`` environments; every field is [time, env, …].
 
-    An agent fills ``buffer`` through the house's collector. By hand: :meth:`add` each step,
+    An agent fills ``buffer`` through the library's collector. By hand: :meth:`add` each step,
     :meth:`compute_returns_and_advantages`, then :meth:`sample`.
     """
 
@@ -79,7 +79,7 @@ class VanillaRolloutStorage(BaseStorage):
         values: Tensor,
         bootstrap_values: Tensor | None = None,
     ) -> None:
-        """Append one step of all environments; a full storage begins anew.
+        """Append one step of all environments; a full storage begins again.
 
         ``bootstrap_values`` [env] are the values of the final observations where ``truncateds``; without them the
         value of the step's own observation, one step earlier, stands in.
@@ -193,7 +193,7 @@ class DictRolloutStorage(VanillaRolloutStorage):
 
 
 class StorageBatches(RolloutBuffer):
-    """A storage's minibatches for the house's learners: what :meth:`sample` of the storage gives, augmented."""
+    """A storage's minibatches for the library's learners: what :meth:`sample` of the storage gives, augmented."""
 
     def __init__(self, storage: VanillaRolloutStorage, augmentation: Any = None) -> None:
         vars(self).update(vars(storage.buffer))  # another view of the same memory

@@ -1,4 +1,4 @@
-"""What rllte's distributions share: the call, and the house's distribution behind it."""
+"""What rllte's distributions share: the call, and the library's distribution behind it."""
 
 from __future__ import annotations
 

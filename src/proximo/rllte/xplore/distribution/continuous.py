@@ -7,11 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proximo.networks.distributions import (
-    DiagGaussianDistribution,
-    Distribution,
-    SquashedDiagGaussianDistribution,
-)
+from proximo.networks.distributions import DiagGaussianDistribution, Distribution, SquashedDiagGaussianDistribution
 from proximo.rllte.xplore.distribution.base import BaseDistribution
 
 
@@ -19,10 +15,12 @@ class DiagonalGaussian(BaseDistribution):
     """Independent normals; called with means and deviations, ``mu`` [batch, action] and ``sigma`` of that shape or one
     that broadcasts to it."""
 
-    house = DiagGaussianDistribution
+    distribution_class = DiagGaussianDistribution
 
     def _make(self, mu: Tensor, sigma: Tensor) -> Distribution:
-        return self.house(mu.shape[-1]).proba_distribution(mu, torch.as_tensor(sigma, device=mu.device).log())
+        return self.distribution_class(mu.shape[-1]).proba_distribution(
+            mu, torch.as_tensor(sigma, device=mu.device).log()
+        )
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """As ``sample``, with gradients to the parameters."""
@@ -52,4 +50,4 @@ class SquashedNormal(DiagonalGaussian):
     tanh leaves unchanged.
     """
 
-    house = SquashedDiagGaussianDistribution
+    distribution_class = SquashedDiagGaussianDistribution

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proximo.analysis.evaluation import evaluate_masked_policy as evaluate_policy
+from proximo.sb3_contrib.common.maskable.evaluation import evaluate_policy
 from proximo.training.callbacks import EvalCallback, MaskableEvalCallback
 
 __all__ = ["EvalCallback", "MaskableEvalCallback", "evaluate_policy"]

@@ -1,4 +1,4 @@
-"""Distributions of masked actions; every distribution of discrete choices in the house takes masks."""
+"""Distributions of masked actions; every distribution of discrete choices in the library takes masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agents of this library share: rllte's default modules, and the house's PPO learner."""
+"""What the agents of this library share: rllte's default modules, and the library's PPO learner."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from proximo.networks.published_encoders import (
 )
 from proximo.rllte.common.prototype.on_policy_agent import OnPolicyAgent
 from proximo.rllte.xploit.policy import OnPolicySharedActorCritic
-from proximo.rllte.xploit.policy.actor_critic import HousePolicy
+from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
 from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rllte.xploit.storage import DictRolloutStorage, VanillaRolloutStorage
 
 
-class HouseAgent(OnPolicyAgent):
-    """An agent whose update is one of the house's learners.
+class LearnerAgent(OnPolicyAgent):
+    """An agent whose update is one of the library's learners.
 
     Observations of one dimension go to two Tanh layers of ``hidden_dim`` per head as they are; images through
     MnihCnnEncoder, Dict observations through RaffinCombinedEncoder, to ``feature_dim`` features and linear heads.
     """
 
-    policy: HousePolicy
+    policy: NetworkPolicy
     storage: VanillaRolloutStorage
 
     def __init__(
@@ -86,7 +86,7 @@ class HouseAgent(OnPolicyAgent):
 
     def _check_policy(self, policy: BasePolicy) -> None:
         super()._check_policy(policy)
-        if not isinstance(policy, HousePolicy):
+        if not isinstance(policy, NetworkPolicy):
             raise TypeError(
                 f"{type(self).__name__} trains policies of proximo.rllte.xploit.policy, got {type(policy).__name__}; "
                 "for a policy of your own, subclass OnPolicyAgent and write update()"
@@ -112,7 +112,7 @@ class HouseAgent(OnPolicyAgent):
 
 
 def rllte_metrics(metrics: Metrics) -> Metrics:
-    """The house's metrics under rllte's names: half the squared error, and the entropy itself as entropy loss.
+    """The library's metrics under rllte's names: half the squared error, and the entropy itself as entropy loss.
 
     >>> rllte_metrics({"policy_gradient_loss": 1.0, "value_loss": 3.0, "entropy_loss": -0.5})
     {'train/policy_loss': 1.0, 'train/value_loss': 1.5, 'train/entropy_loss': 0.5}
