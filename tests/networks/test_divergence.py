@@ -16,6 +16,7 @@ from proximo.networks.distributions import (
     kl_divergence,
     make_proba_distribution,
 )
+from proximo.networks.distributions.base import frozen
 from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
 
 HYBRID = spaces.Dict(

@@ -1,0 +1,58 @@
+"""bfloat16: forward pass and loss under autocast, parameters and optimiser in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from proximo import PPO, RecurrentPPO, evaluate, make_vec_env
+
+
+def test_cartpole_is_learnt() -> None:
+    env = make_vec_env("CartPole-v1", n_envs=8, seed=0)
+    model = PPO(
+        "MlpPolicy", env, n_steps=128, batch_size=256, n_epochs=10, learning_rate=2e-3, gamma=0.98, seed=1,
+        precision="bf16",
+    )  # fmt: skip
+    assert model.backend == "torch: precision is bf16"
+    model.learn(30_000)
+    assert evaluate(model, make_vec_env("CartPole-v1", seed=100), 10).mean > 300.0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "policy", "options"),
+    [(PPO, "MlpPolicy", {}), (RecurrentPPO, "MlpLstmPolicy", {"policy_kwargs": {"lstm_hidden_size": 8}})],
+)
+def test_gradients_are_finite_and_everything_stays_float32(algorithm: Any, policy: str, options: Any) -> None:
+    model = algorithm(policy, "CartPole-v1", n_steps=64, batch_size=32, n_epochs=2, seed=0, precision="bf16", **options)
+    seen: list[torch.Tensor] = []
+    model.policy.optimizer.register_step_pre_hook(lambda *_: seen.append(model.runtime.flat.gradients.clone()))
+    model.learn(64)
+    assert len(seen) >= 4
+    assert all(torch.isfinite(gradient).all() for gradient in seen)
+    assert any(gradient.abs().max() > 0.0 for gradient in seen)
+    kept = [
+        *model.policy.parameters(),
+        *(part for state in model.policy.optimizer.state.values() for part in state.values()),
+    ]
+    assert {part.dtype for part in kept} == {torch.float32}
+
+
+def test_the_forward_pass_is_of_lower_precision() -> None:
+    """The same weights and observations give values that differ by bfloat16's rounding, and by no more."""
+    values = {}
+    for precision in ("float32", "bf16"):
+        model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0, backend="torch", precision=precision)
+        with torch.no_grad():
+            model.policy.value_net.weight.normal_(generator=torch.Generator().manual_seed(0))
+        observations = torch.linspace(-1.0, 1.0, 40).reshape(10, 4).numpy()
+        values[precision] = torch.as_tensor(model.runtime.backend.values(observations))
+    difference = (values["float32"] - values["bf16"]).abs().max()
+    assert 1e-4 < float(difference) < 0.1
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(ValueError, match="precision is 'fp16'; expected 'float32' or 'bf16'"):
+        PPO("MlpPolicy", "CartPole-v1", precision="fp16")  # type: ignore[arg-type]
