@@ -90,7 +90,7 @@ class Pair:
         ours = self.ours.policy.optimizer.state_dict()["state"]
         theirs = self.oracle.policy.optimizer.state_dict()["state"]
         # torch makes the averages at the first step, we have zeros from the start
-        names = {name for state in ours.values() for name in state}
+        names = {name for state in ours.values() for name, value in state.items() if torch.is_tensor(value)}
         return {
             name: {
                 f"{index}.{name}": (state[name], theirs.get(index, {}).get(name, torch.zeros_like(state[name])))

@@ -159,10 +159,14 @@ def inlined(function: Function) -> Any:
     return _inner(function, forceinline=True)
 
 
+def inlined_as_written(function: Function) -> Any:
+    """An inlined function whose operations are neither reordered nor fused, for those whose rounding is the point."""
+    return _inner(function, forceinline=True, fastmath=False)
+
+
 def _inner(function: Function, **options: Any) -> Any:
     import numba
 
     njit: Any = numba.njit
-    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", fastmath=FASTMATH, **options)(
-        function
-    )
+    settings = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "fastmath": FASTMATH}
+    return njit(**(settings | options))(function)
