@@ -14,12 +14,19 @@ OPTIMIZERS = {
     "RMSprop": (torch.optim.RMSprop, {"eps": 1e-5}),
     "SGD": (torch.optim.SGD, {"momentum": 0.9}),
 }
-# (factor of the learning rate, factor of the loss's second term, betas)
 MISTAKES = {
     "learning rate": {"rate": 1.01},
     "a term's factor": {"factor": 1.05},
     "mean over n - 1": {"samples": 63},
 }
+# Adam's steps do not depend on the size of the loss
+CASES = [
+    (name, mistake)
+    for name in OPTIMIZERS
+    for mistake in MISTAKES
+    if not (name.startswith("Adam") and mistake == "mean over n - 1")
+]
+
 
 
 def trained(
@@ -58,11 +65,8 @@ def test_float32_is_float64_up_to_rounding(name):
     assert_same_gradients({key: (one.grad, other.grad) for (key, one), other in pairs})
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(("name", "mistake"), CASES)
 def test_small_mistakes_are_found(name, mistake):
-    if (name, mistake) in {("Adam", "mean over n - 1"), ("Adam with a small eps", "mean over n - 1")}:
-        pytest.skip("Adam's steps do not depend on the size of the loss")
     exact = trained(*OPTIMIZERS[name], torch.float64)
     wrong = trained(*OPTIMIZERS[name], torch.float32, **MISTAKES[mistake])
     with pytest.raises(AssertionError, match="differ"):
