@@ -28,7 +28,6 @@ CASES = [
 ]
 
 
-
 def trained(
     kind: type[torch.optim.Optimizer],
     options: dict[str, float],

@@ -90,12 +90,15 @@ class Pair:
         ours = self.ours.policy.optimizer.state_dict()["state"]
         theirs = self.oracle.policy.optimizer.state_dict()["state"]
         # torch makes the averages at the first step, we have zeros from the start
-        names = {name for state in ours.values() for name, value in state.items() if torch.is_tensor(value)}
+        names = {name for state in ours.values() for name in state}
+
+        def expected(index: int, name: str) -> torch.Tensor:
+            return torch.as_tensor(
+                theirs.get(index, {}).get(name, torch.zeros_like(torch.as_tensor(ours[index][name])))
+            )
+
         return {
-            name: {
-                f"{index}.{name}": (state[name], theirs.get(index, {}).get(name, torch.zeros_like(state[name])))
-                for index, state in ours.items()
-            }
+            name: {f"{index}.{name}": (torch.as_tensor(ours[index][name]), expected(index, name)) for index in ours}
             for name in names
         }
 
