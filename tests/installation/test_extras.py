@@ -152,7 +152,7 @@ def test_the_plain_installation_trains(plain: Path, tmp_path: Path) -> None:
     assert "64 steps in" in printed
     assert list(home.glob("runs/*/model.zip"))
     assert list(home.glob(".cache/proximo/kernels/*/**/*.nbi"))
-    with pytest.raises(AssertionError, match="Read-only|Permission denied"):
+    with pytest.raises(AssertionError, match="Permission denied"):
         use(plain / "bin" / "python", f"open({str(packages_of(plain) / 'new')!r}, 'w')", tmp_path / "other")
 
 
