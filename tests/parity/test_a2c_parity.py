@@ -127,7 +127,7 @@ def test_state_dependent_exploration(
     assert_equal_updates(pair)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["fused", pytest.param("torch", marks=pytest.mark.slow)])
 def test_it_learns(backend: str) -> None:
     """CartPole's return grows from about 20 to several times that; Stable-Baselines3's A2C does the same."""
     from proximo import make_vec_env
