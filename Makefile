@@ -48,12 +48,13 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Compiled kernels have a folder per CPU, so neither pass finds the other's.
+# Compiled kernels have a folder per CPU, so neither pass finds the other's. Threads that wait awake would take the cores
+# from the other worker.
 test-arithmetic: $(VENV)/.installed-test
 	ATEN_CPU_CAPABILITY=default NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
 		OMP_NUM_THREADS=1 $(RUN_TESTS) $(NUMERIC_TESTS)
 	ATEN_CPU_CAPABILITY=avx2 NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES=+avx2,+fma MKL_ENABLE_INSTRUCTIONS=AVX2 \
-		OMP_NUM_THREADS=2 $(RUN_TESTS) $(NUMERIC_TESTS)
+		OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(RUN_TESTS) $(NUMERIC_TESTS)
 
 test-install: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow tests/installation
