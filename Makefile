@@ -14,19 +14,27 @@ PYTEST_WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt \
 	$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-# with one thread each, the test workers do not fight over the cores
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+# with one thread each, the test workers do not fight over the cores; a worker keeps to neighbouring tests, which share
+# what a module sets up, until the other has none left
+RUN_TESTS := $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(RUN_TESTS)
+# tests that compare numbers; trainings to a score say nothing about rounding
+NUMERIC_TESTS := tests/test_rounding.py tests/backends tests/learners tests/parity \
+	tests/agents/test_determinism.py tests/faults/test_determinism.py \
+	-k "not learns and not learn_on_kernels and not test_cartpole"
 
-.PHONY: help demo test lint test-slow bench bench-all format clean
+.PHONY: help demo test lint test-arithmetic test-install test-slow bench bench-all format clean
 
 help:
-	@echo "make demo       install, train PPO on CartPole-v1 until solved, film the agent"
-	@echo "make test       install what tests need; lint, types, import contract, tests"
-	@echo "make test-slow  the long proofs: trainings to a score, faults in great number"
-	@echo "make bench      the speed comparison with Stable-Baselines3"
-	@echo "make bench-all  that, and those with rllte, of PPG and of checkpoints: hours"
-	@echo "make format     format the code and mend what the linter can"
-	@echo "make clean      remove the virtual environment and all caches (runs stay)"
+	@echo "make demo             install, train PPO on CartPole-v1 until solved, film the agent"
+	@echo "make test             install what tests need; lint, types, import contract, tests"
+	@echo "make test-arithmetic  the numeric tests as other x86-64 CPUs compute: without FMA; with AVX2 and two threads"
+	@echo "make test-install     each extra alone, installed and used offline, read-only, as nobody: half an hour"
+	@echo "make test-slow        the long proofs: trainings to a score, faults in great number"
+	@echo "make bench            the speed comparison with Stable-Baselines3"
+	@echo "make bench-all        that, and those with rllte, of PPG and of checkpoints: hours"
+	@echo "make format           format the code and mend what the linter can"
+	@echo "make clean            remove the virtual environment and all caches (runs stay)"
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/proximo train CartPole-v1 --seed $(SEED) --until 475 --eval-episodes 100 --video --runs-dir $(RUNS)
@@ -40,9 +48,20 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Compiled kernels have a folder per CPU, so neither pass finds the other's. Threads that wait awake would take the cores
+# from the other worker.
+test-arithmetic: $(VENV)/.installed-test
+	ATEN_CPU_CAPABILITY=default NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
+		OMP_NUM_THREADS=1 $(RUN_TESTS) $(NUMERIC_TESTS)
+	ATEN_CPU_CAPABILITY=avx2 NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES=+avx2,+fma MKL_ENABLE_INSTRUCTIONS=AVX2 \
+		OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(RUN_TESTS) $(NUMERIC_TESTS)
+
+test-install: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m slow tests/installation
+
 # the faults are counted by one process, which writes their table; trainings can share the cores
 test-slow: $(VENV)/.installed-test
-	$(PYTEST) -m slow --ignore tests/faults
+	$(PYTEST) -m slow --ignore tests/faults --ignore tests/installation
 	OMP_NUM_THREADS=1 PROXIMO_FAULT_TABLE=docs/faults.md $(BIN)/python -m pytest -m "slow or not slow" tests/faults
 
 bench-all: bench

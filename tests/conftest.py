@@ -10,7 +10,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import torch
 from hypothesis import settings
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 # times vary with the machine: no test asserts one
 settings.register_profile("proximo", deadline=None)
 settings.load_profile("proximo")

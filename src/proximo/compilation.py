@@ -1,4 +1,4 @@
-"""Compiling numerical kernels with numba, once per machine, into a user's cache folder.
+"""Compiling numerical kernels with numba, once per kind of CPU, into a user's cache folder.
 
 Importing this module does not import numba: that takes half a second, and only kernels need it.
 """
@@ -31,12 +31,14 @@ def announce(message: str) -> None:
 
 
 def cache_folder(sources: Path) -> Path:
-    """Where compiled code of the modules in the folder ``sources`` lives: another version of them, another folder.
+    """Where compiled code of the modules in the folder ``sources`` lives.
 
-    numba notices a change of the file that holds a kernel, not of the files that kernel calls into; hence the hash.
+    Another version of them, or another CPU, is another folder: numba notices a change of the file that holds a kernel,
+    not of the files that kernel calls into; and machines that share a home folder must not write one index together.
     ``PROXIMO_CACHE_DIR`` names the root, else ``$XDG_CACHE_HOME/proximo``, else ``~/.cache/proximo``.
     """
     import numba
+    from numba.core.registry import cpu_target
 
     root = os.environ.get("PROXIMO_CACHE_DIR")
     if not root:
@@ -45,7 +47,11 @@ def cache_folder(sources: Path) -> Path:
     digest = hashlib.sha256(Path(__file__).read_bytes())  # the decorators' options
     for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
-    return Path(root) / "kernels" / f"numba-{numba.__version__}-{sources.name}-{digest.hexdigest()[:16]}"
+    # what numba compiles for: the CPU's name and features, or those of NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
+    triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
+    digest.update(f"{triple} {cpu} {features}".encode())
+    name = f"numba-{numba.__version__}-{sources.name}-{cpu or 'generic'}-{digest.hexdigest()[:16]}"
+    return Path(root) / "kernels" / name
 
 
 def writable(folder: Path) -> bool:
@@ -153,10 +159,14 @@ def inlined(function: Function) -> Any:
     return _inner(function, forceinline=True)
 
 
+def inlined_as_written(function: Function) -> Any:
+    """An inlined function whose operations are neither reordered nor fused, for those whose rounding is the point."""
+    return _inner(function, forceinline=True, fastmath=False)
+
+
 def _inner(function: Function, **options: Any) -> Any:
     import numba
 
     njit: Any = numba.njit
-    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", fastmath=FASTMATH, **options)(
-        function
-    )
+    settings = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "fastmath": FASTMATH}
+    return njit(**(settings | options))(function)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 
@@ -39,14 +39,7 @@ class MissingExtraError(ProximoError, ImportError):
 
 
 class MissingSystemLibraryError(ProximoError, ImportError):
-    """A shared library of the operating system is not installed."""
-
-    def __init__(self, purpose: str, library: str, debian_packages: Sequence[str]) -> None:
-        packages = " ".join(debian_packages)
-        super().__init__(
-            f"{purpose} needs the system's {library} libraries, which no Python package brings: "
-            f"apt-get install {packages} (Debian's names)"
-        )
+    """A shared library that Python code needs cannot be loaded."""
 
 
 def absent_name(module: str, name: str, explanation: str = "") -> Exception:

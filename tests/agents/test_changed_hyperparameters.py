@@ -75,7 +75,7 @@ def test_discounts_follow() -> None:
 
 def test_a_changed_value_is_checked() -> None:
     model = PPO("MlpPolicy", "CartPole-v1", **SMALL)
-    with pytest.raises(ValueError, match="gamma is 1.5; expected a number from 0 to 1"):
+    with pytest.raises(ValueError, match=r"gamma is 1.5; expected a number from 0 to 1"):
         model.learn(64, callback=Setter(gamma=1.5))
 
 

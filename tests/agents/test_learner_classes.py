@@ -96,7 +96,7 @@ def test_an_unknown_objective_is_an_error(backend: Any) -> None:
 
 def test_a_learner_of_another_algorithm_is_refused() -> None:
     for algorithm, given in ((PPO, TRPOLearner), (TRPO, PPOLearner), (PPG, PPOLearner), (PPO, "PPOLearner")):
-        with pytest.raises(TypeError, match="learner_class is .*; expected a subclass of proximo.learners"):
+        with pytest.raises(TypeError, match=r"learner_class is .*; expected a subclass of proximo.learners"):
             algorithm("MlpPolicy", "CartPole-v1", learner_class=given, **SMALL)
 
 

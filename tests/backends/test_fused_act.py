@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from proximo.errors import NonFiniteError
+from rounding import LOSSES, OUTPUTS
 
 BOX = spaces.Box(-np.inf, np.inf, (5,))
 
@@ -44,9 +45,9 @@ def test_log_prob_and_value_are_the_modules(policy, environments, allowed):
         observations = torch.from_numpy(rollout.observations.reshape(3 * environments, -1))
         actions = torch_actions(policy, rollout.actions)
         values, log_probs, _ = policy.evaluate_actions(observations, actions, torch_masks(rollout))
-    np.testing.assert_allclose(rollout.values.ravel(), values.numpy().ravel(), atol=1e-5)
-    np.testing.assert_allclose(rollout.log_probs.ravel(), log_probs.numpy(), atol=2e-5)
-    np.testing.assert_allclose(backend.values(rollout.observations[1]), rollout.values[1], atol=1e-6)
+    np.testing.assert_allclose(rollout.values.ravel(), values.numpy().ravel(), **OUTPUTS)
+    np.testing.assert_allclose(rollout.log_probs.ravel(), log_probs.numpy(), **LOSSES)
+    np.testing.assert_allclose(backend.values(rollout.observations[1]), rollout.values[1], **OUTPUTS)
 
 
 @pytest.mark.parametrize("actions", [spaces.Discrete(5), spaces.MultiDiscrete([3, 4]), spaces.MultiBinary(3)])
@@ -82,7 +83,7 @@ def test_gaussian_actions_are_mean_plus_deviation_times_noise_and_reach_the_envi
     with torch.no_grad():
         distribution = policy.get_distribution(torch.from_numpy(rollout.observations.reshape(80, -1))).distribution
     mean, deviation = distribution.mean.numpy().reshape(40, 2, 2), distribution.stddev.numpy().reshape(40, 2, 2)
-    np.testing.assert_allclose(rollout.actions, mean + deviation * noise, atol=1e-5)
+    np.testing.assert_allclose(rollout.actions, mean + deviation * noise, **OUTPUTS)
     np.testing.assert_array_equal(sent, np.clip(rollout.actions, policy.action_space.low, policy.action_space.high))
     assert np.any(sent != rollout.actions)
 
@@ -131,7 +132,7 @@ def test_observations_are_encoded_as_the_module_does(observations, values):
     backend = make_backend(policy)
     with torch.no_grad():
         expected = policy.predict_values(torch.from_numpy(values)).numpy().ravel()
-    np.testing.assert_allclose(backend.values(values), expected, atol=1e-6)
+    np.testing.assert_allclose(backend.values(values), expected, **OUTPUTS)
 
 
 def test_discrete_observation_outside_of_its_space_is_an_error():
@@ -199,7 +200,7 @@ def test_a_change_of_the_module_is_seen_at_once():
     before = backend.values(observations)
     with torch.no_grad():
         policy.value_net.bias.add_(1.0)
-    np.testing.assert_allclose(backend.values(observations), before + 1.0, atol=1e-6)
+    np.testing.assert_allclose(backend.values(observations), before + 1.0, **OUTPUTS)
 
 
 @pytest.mark.parametrize("rows", [2, 20])
@@ -213,7 +214,7 @@ def test_an_update_leaves_nothing_behind_that_acting_reads(rows):
     observations = np.random.default_rng(0).standard_normal((rows, 5), dtype=np.float32)
     with torch.no_grad():
         expected = policy.predict_values(torch.from_numpy(observations)).numpy().ravel()
-    np.testing.assert_allclose(backend.values(observations), expected, atol=1e-6)
+    np.testing.assert_allclose(backend.values(observations), expected, **OUTPUTS)
 
 
 def test_nan_in_an_observation_names_step_and_environment():

@@ -7,12 +7,12 @@ from dataclasses import fields
 import gymnasium as gym
 import numpy as np
 import pytest
-from fused_cases import parameter_distance
 from gymnasium import spaces
 
 from proximo import A2C, PPO, MaskablePPO, make_vec_env
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.networks.optimizers import RMSpropTFLike
+from rounding import assert_same_training
 
 
 def train_alike(fused: OnPolicyAlgorithm, other: OnPolicyAlgorithm, updates: int) -> None:
@@ -52,7 +52,7 @@ def test_a2c(options, env, noise):
     before = fused.policy.value_net.weight.detach().clone()
     train_alike(fused, other, 6)
     assert (fused.policy.value_net.weight - before).abs().max() > 1e-4
-    assert parameter_distance(fused.policy, other.policy) < 1e-5
+    assert_same_training(fused.policy, other.policy)
 
 
 def test_ppo_with_state_dependent_exploration():
@@ -65,7 +65,7 @@ def test_ppo_with_state_dependent_exploration():
     )  # fmt: skip
     assert fused.backend == "fused"
     train_alike(fused, other, 2)
-    assert parameter_distance(fused.policy, other.policy) < 1e-5
+    assert_same_training(fused.policy, other.policy)
 
 
 class ForbiddingEnv(gym.Env):

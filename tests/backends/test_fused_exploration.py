@@ -11,13 +11,14 @@ from fused_cases import (
     empty_rollout,
     make_backend,
     make_policy,
-    parameter_distance,
     settings_with,
     torch_epoch,
     twin,
 )
 from gymnasium import spaces
 from torch import nn
+
+from rounding import LOSSES, assert_same_gradients, assert_same_training
 
 BOX = spaces.Box(-np.inf, np.inf, (5,))
 ACTIONS = spaces.Box(-50.0, 50.0, (3,))
@@ -110,11 +111,11 @@ def test_gradients_are_autograds(noise, objective):
     backend.start_update(rollout)
     rows, _ = backend.ppo_epochs(np.arange(150)[None], choices)
     expected, _ = torch_epoch(reference, rollout, np.arange(150), choices)
-    np.testing.assert_allclose(rows, expected, atol=2e-5, rtol=1e-4)
-    for (name, one), other in zip(policy.named_parameters(), reference.parameters(), strict=True):
-        np.testing.assert_allclose(one.grad, other.grad, atol=1e-6, rtol=1e-4, err_msg=name)
+    np.testing.assert_allclose(rows, expected, **LOSSES)
+    pairs = zip(policy.named_parameters(), reference.parameters(), strict=True)
+    assert_same_gradients({name: (one.grad, other.grad) for (name, one), other in pairs})
     assert np.abs(policy.log_std.grad.numpy()).min() > 0.0
-    assert parameter_distance(policy, reference) < 1e-5
+    assert_same_training(policy, reference)
 
 
 def test_the_policys_own_noise_still_works():

@@ -10,7 +10,6 @@ from fused_cases import (
     empty_rollout,
     make_backend,
     make_policy,
-    parameter_distance,
     random_masks,
     settings_with,
     torch_epoch,
@@ -21,6 +20,7 @@ from gymnasium import spaces
 
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.maskable import MaskableActorCriticPolicy
+from rounding import LOSSES, assert_same_training
 
 BOX = spaces.Box(-np.inf, np.inf, (5,))
 DISCRETE = [
@@ -91,7 +91,7 @@ def test_masks_belong_to_one_rollout():
         backend.start_update(rollout)
         backend.ppo_epochs(np.arange(120)[None], settings_with(batch_size=60))
         torch_epoch(reference, rollout, np.arange(120), settings_with(batch_size=60))
-        assert parameter_distance(policy, reference) < 1e-5
+        assert_same_training(policy, reference)
 
 
 @pytest.mark.parametrize("objective", ["clipped", "plain"])
@@ -106,8 +106,8 @@ def test_an_update_with_masks_equals_autograds(actions, kind, objective):
     rows, status = backend.ppo_epochs(order[None], choices)
     expected, _ = torch_epoch(reference, rollout, order, choices)
     assert not status.non_finite
-    np.testing.assert_allclose(rows, expected, atol=2e-5, rtol=1e-4)
-    assert parameter_distance(policy, reference) < 1e-5
+    np.testing.assert_allclose(rows, expected, **LOSSES)
+    assert_same_training(policy, reference)
 
 
 @pytest.mark.parametrize(("actions", "kind"), DISCRETE[:4])

@@ -158,3 +158,14 @@ def test_a_reader_that_goes_away_is_no_error(words, folder):
     process.stderr.close()
     assert process.wait(timeout=120) == 141, complaints
     assert complaints == ""
+
+
+def test_minigrid_trains_as_it_is_named(folder, capsys):
+    """Its observations hold a sentence, and its grid is too small for the encoder of images: neither is asked about."""
+    pytest.importorskip("minigrid")
+    assert main(["train", "MiniGrid-Empty-5x5-v0", *SHORT]) == 0
+    (run,) = Path("runs").iterdir()
+    model = PPO.load(run / "model.zip")
+    assert model.observation_space.shape == (3, 5, 5)
+    assert model.num_timesteps == 64
+    assert main(["evaluate", str(run), "--episodes", "1"]) == 0

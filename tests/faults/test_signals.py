@@ -20,7 +20,7 @@ from proximo.training.checkpoints import CheckpointFolder
 from .conftest import Tally
 
 SCRIPT = Path(__file__).with_name("signalled_training.py")
-PATIENCE = 60.0  # seconds until a test gives up on a process: machines may be busy
+PATIENCE = 300.0  # seconds until a test gives up on a process: machines may be busy
 KINDS = list(itertools.product((signal.SIGTERM, signal.SIGINT), (32, 160), ("inside", "workers")))
 
 

@@ -22,6 +22,7 @@ from proximo.networks.phasic import PhasicPolicy
 from proximo.rollout import phase as phase_module
 from proximo.rollout.phase import PhaseBuffer
 from proximo.rollout.storage import RolloutBuffer, allocate_rollout
+from rounding import LOSSES, assert_same_training
 
 STEPS, ENVIRONMENTS = 8, 4
 VECTOR = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -170,9 +171,12 @@ def test_fused_policy_phase_equals_torch() -> None:
         assert learner.runtime.description.startswith(backend)
         for _ in range(5):  # two auxiliary phases among them
             metrics = learner.update(buffer, UPDATE, AUXILIARY)
-        results.append((weights(learner.policy), metrics["policy_gradient_loss"], metrics["value_loss"]))
-    for fused, reference in zip(*results, strict=True):
-        torch.testing.assert_close(torch.as_tensor(fused), torch.as_tensor(reference), rtol=1e-3, atol=1e-5)
+        results.append((learner.policy, metrics))
+    (fused, found), (reference, expected) = results
+    steps = 5 * 4 + 2 * 3 * 4  # minibatches of the policy phases and of the auxiliary phases
+    assert_same_training(fused, reference, steps=steps)
+    for name in ("policy_gradient_loss", "value_loss"):
+        assert found[name] == pytest.approx(expected[name], rel=LOSSES["rtol"], abs=LOSSES["atol"])
 
 
 # -- the auxiliary phase

@@ -333,7 +333,7 @@ def test_nothing_of_an_update_with_nan_is_applied(poisoned: str, network: str) -
 # -- training
 
 
-@pytest.mark.parametrize("backend", ["fused", "torch"])
+@pytest.mark.parametrize("backend", ["fused", pytest.param("torch", marks=pytest.mark.slow)])
 def test_cartpole(backend: str) -> None:
     """30,000 steps are enough for a mean return above 200."""
     env = make_vec_env("CartPole-v1", n_envs=4, seed=1)

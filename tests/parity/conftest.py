@@ -84,21 +84,22 @@ class Pair:
             self.ours.train()
             self.oracle.train()
 
-    def parameter_differences(self) -> dict[str, float]:
-        theirs = self.oracle.policy.state_dict()
-        return {
-            name: float((value - theirs[name]).abs().max()) for name, value in self.ours.policy.state_dict().items()
-        }
-
-    def optimizer_differences(self) -> dict[str, float]:
-        """Of Adam's averages, which after one step are a fixed multiple of the gradient and of its square."""
+    def optimizer_averages(self) -> dict[str, dict[str, tuple[torch.Tensor, torch.Tensor]]]:
+        """By name, then by parameter, ours and theirs. Adam's, after one step, are multiples of the gradient and of its
+        square."""
         ours = self.ours.policy.optimizer.state_dict()["state"]
         theirs = self.oracle.policy.optimizer.state_dict()["state"]
         # torch makes the averages at the first step, we have zeros from the start
+        names = {name for state in ours.values() for name in state}
+
+        def expected(index: int, name: str) -> torch.Tensor:
+            return torch.as_tensor(
+                theirs.get(index, {}).get(name, torch.zeros_like(torch.as_tensor(ours[index][name])))
+            )
+
         return {
-            f"{index}.{name}": float((value - theirs.get(index, {}).get(name, torch.zeros(()))).abs().max())
-            for index, state in ours.items()
-            for name, value in state.items()
+            name: {f"{index}.{name}": (torch.as_tensor(ours[index][name]), expected(index, name)) for index in ours}
+            for name in names
         }
 
     def metrics(self) -> tuple[dict[str, float], dict[str, float]]:

@@ -26,6 +26,7 @@ from proximo.networks.distributions import (
     MultiCategoricalDistribution,
     make_proba_distribution,
 )
+from rounding import LOSSES, OUTPUTS, assert_same_training
 
 from .conftest import RandomEnv
 
@@ -68,18 +69,18 @@ def test_distributions(space: spaces.Space[Any], seed: int, scale: float) -> Non
     theirs.proba_distribution(second).apply_masking(masks)
     torch.manual_seed(seed)
     actions = theirs.sample()
-    torch.testing.assert_close(ours.log_prob(actions), theirs.log_prob(actions), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(ours.entropy(), theirs.entropy(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.log_prob(actions), theirs.log_prob(actions), **OUTPUTS)
+    torch.testing.assert_close(ours.entropy(), theirs.entropy(), **OUTPUTS)
     assert torch.equal(ours.mode().reshape(6, -1), theirs.mode().reshape(6, -1))
     parts = ours.distribution if isinstance(ours.distribution, list) else [ours.distribution]
     their_parts = getattr(theirs, "distributions", None) or [theirs.distribution]
     probabilities = torch.cat([part.probs for part in parts], dim=1)
     expected = torch.cat([part.probs for part in their_parts], dim=1)
-    torch.testing.assert_close(probabilities, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(probabilities, expected, **OUTPUTS)
     assert not probabilities[torch.as_tensor(~masks)].any()
     for distribution in (ours, theirs):
         (distribution.log_prob(actions).sum() + 0.3 * distribution.entropy().sum()).backward()
-    torch.testing.assert_close(first.grad, second.grad, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(first.grad, second.grad, **LOSSES)  # differences of probabilities and of logits
     assert first.grad[torch.as_tensor(~masks)].abs().sum() < 1e-5  # forbidden actions learn nothing
 
 
@@ -94,8 +95,8 @@ def test_switches_with_one_logit_equal_those_with_two(seed: int) -> None:
     for distribution in (one, two):
         distribution.apply_masking(masks)
     actions = two.sample()
-    torch.testing.assert_close(one.log_prob(actions.float()), two.log_prob(actions), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(one.entropy(), two.entropy(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(one.log_prob(actions.float()), two.log_prob(actions), **LOSSES)
+    torch.testing.assert_close(one.entropy(), two.entropy(), **LOSSES)
     assert torch.equal(one.mode().long(), two.mode())
     drawn = one.sample().long()
     assert masks.reshape(6, 4, 2).gather(2, drawn.unsqueeze(2)).all()
@@ -212,12 +213,10 @@ def test_one_update(
         )
         ours.train()
         theirs.train()
-    expected = theirs.policy.state_dict()
-    for name, value in ours.policy.state_dict().items():
-        torch.testing.assert_close(value, expected[name], atol=1e-5, rtol=1e-5, msg=name)
+    assert_same_training(ours.policy, theirs.policy)
     for name, value in theirs.logger.name_to_value.items():
         if name.startswith("train/"):
-            assert ours.logger.name_to_value[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
+            assert ours.logger.name_to_value[name] == pytest.approx(value, rel=LOSSES["rtol"], abs=LOSSES["atol"]), name
 
 
 @pytest.mark.parametrize("space", ACTIONS.values(), ids=ACTIONS)

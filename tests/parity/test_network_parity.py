@@ -14,6 +14,7 @@ from torch import nn
 
 from proximo.networks import actor_critic as policies
 from proximo.networks.distributions import kl_divergence
+from rounding import OUTPUTS
 
 VECTOR = spaces.Box(-2.0, 2.0, (5,), np.float32)
 IMAGE = spaces.Box(0, 255, (3, 40, 40), np.uint8)
@@ -103,17 +104,17 @@ def test_outputs_are_equal(case: str) -> None:
             ours.evaluate_actions(mine, actions), theirs.evaluate_actions(tensors, actions), strict=True
         ):
             assert result.shape == expected.shape
-            torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(result, expected, **OUTPUTS)
         for result, expected in zip(ours(mine, deterministic=True), theirs(tensors, deterministic=True), strict=True):
             assert result.shape == expected.shape
-            torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(ours.predict_values(mine), theirs.predict_values(tensors), atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(result, expected, **OUTPUTS)
+        torch.testing.assert_close(ours.predict_values(mine), theirs.predict_values(tensors), **OUTPUTS)
         mine_again, theirs_again = ours.get_distribution(mine), theirs.get_distribution(tensors)
-        torch.testing.assert_close(mine_again.log_prob(actions), theirs_again.log_prob(actions), atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(mine_again.entropy(), theirs_again.entropy(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(mine_again.log_prob(actions), theirs_again.log_prob(actions), **OUTPUTS)
+        torch.testing.assert_close(mine_again.entropy(), theirs_again.entropy(), **OUTPUTS)
     predicted, expected_prediction = ours.predict(batch, deterministic=True), theirs.predict(batch, deterministic=True)
     assert predicted[0].shape == expected_prediction[0].shape
-    np.testing.assert_allclose(predicted[0], expected_prediction[0], atol=1e-5)
+    np.testing.assert_allclose(predicted[0], expected_prediction[0], **OUTPUTS)
 
 
 @pytest.mark.parametrize("case", ["discrete", "box", "multidiscrete", "multibinary"])
@@ -128,7 +129,7 @@ def test_kl_divergence_is_equal(case: str) -> None:
             pairs.append(divergence(first.get_distribution(batch), second.get_distribution(batch)))
     ours, theirs = pairs
     expected = theirs.sum(dim=1) if theirs.dim() > 1 and ours.dim() == 1 else theirs
-    torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(ours, expected, **OUTPUTS)
     assert float(ours.abs().max()) > 1e-3
 
 
@@ -161,5 +162,5 @@ def test_samples_follow_the_distribution(case: str) -> None:
     with torch.no_grad():
         actions, _, log_prob = ours(tensors)
         _, oracle_log_prob, entropy = theirs.evaluate_actions(tensors, actions)
-    torch.testing.assert_close(log_prob, oracle_log_prob, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(log_prob, oracle_log_prob, **OUTPUTS)
     assert float(-log_prob.mean()) == pytest.approx(float(entropy[0]), abs=0.03)

@@ -20,6 +20,7 @@ from proximo.data import RNNStates
 from proximo.envs import DummyVecEnv
 from proximo.networks import recurrent as policies
 from proximo.sb3_contrib.common.recurrent import buffers
+from rounding import LOSSES, OUTPUTS, assert_same_gradients, assert_same_training
 
 from .conftest import RandomEnv
 
@@ -29,7 +30,6 @@ DICT = spaces.Dict({"vector": VECTOR, "choice": spaces.Discrete(3)})
 CHOICE = spaces.Discrete(4)
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 SEQUENCES, TIME = 3, 7
-TOLERANCE = {"atol": 1e-5, "rtol": 1e-5}
 
 Case = tuple[str, spaces.Space[Any], spaces.Space[Any], dict[str, Any]]
 CASES: dict[str, Case] = {
@@ -174,23 +174,23 @@ def test_step_by_step(case: str) -> None:
             expected = theirs(observation, oracle_states, flags, deterministic=True)
             for result, wanted in zip(found[:3], expected[:3], strict=True):
                 assert result.shape == wanted.shape
-                torch.testing.assert_close(result, wanted, **TOLERANCE)
+                torch.testing.assert_close(result, wanted, **OUTPUTS)
             states, oracle_states = found[3], expected[3]
             for part, wanted in zip(states.pi, oracle_states.pi, strict=True):
-                torch.testing.assert_close(part, wanted, **TOLERANCE)
+                torch.testing.assert_close(part, wanted, **OUTPUTS)
             if ours.critic is None:
                 for part, wanted in zip(states.vf, oracle_states.vf, strict=True):
-                    torch.testing.assert_close(part, wanted, **TOLERANCE)
+                    torch.testing.assert_close(part, wanted, **OUTPUTS)
             torch.testing.assert_close(
                 ours.predict_values(observation, before.vf, starts),
                 theirs.predict_values(observation, oracle_before.vf, flags),
-                **TOLERANCE,
+                **OUTPUTS,
             )
             mine, after = ours.get_distribution(observation, before.pi, starts)
             other, _ = theirs.get_distribution(observation, oracle_before.pi, flags)
-            torch.testing.assert_close(mine.entropy(), other.entropy(), **TOLERANCE)
-            torch.testing.assert_close(mine.log_prob(expected[0]), other.log_prob(expected[0]), **TOLERANCE)
-            torch.testing.assert_close(after[0], oracle_states.pi[0], **TOLERANCE)
+            torch.testing.assert_close(mine.entropy(), other.entropy(), **OUTPUTS)
+            torch.testing.assert_close(mine.log_prob(expected[0]), other.log_prob(expected[0]), **OUTPUTS)
+            torch.testing.assert_close(after[0], oracle_states.pi[0], **OUTPUTS)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -203,10 +203,10 @@ def test_predict_carries_the_memory(case: str) -> None:
         starts = np.array([time == 2, False])
         actions, state = ours.predict(batch, state, starts, deterministic=True)
         expected, oracle_state = theirs.predict(batch, oracle_state, starts, deterministic=True)
-        np.testing.assert_allclose(actions, expected, atol=1e-5)
+        np.testing.assert_allclose(actions, expected, **OUTPUTS)
         assert actions.shape == expected.shape
         for part, wanted in zip(state, oracle_state, strict=True):
-            np.testing.assert_allclose(part, wanted, atol=1e-5)
+            np.testing.assert_allclose(part, wanted, **OUTPUTS)
 
 
 def evaluate(ours: Any, theirs: Any, case: str) -> tuple[Any, Any, torch.Tensor]:
@@ -231,7 +231,7 @@ def test_whole_sequences(case: str) -> None:
     found, expected, _ = evaluate(ours, theirs, case)
     for result, wanted in zip(found, expected, strict=True):
         assert result.shape == wanted.shape
-        torch.testing.assert_close(result, wanted, **TOLERANCE)
+        torch.testing.assert_close(result, wanted, **OUTPUTS)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -247,9 +247,10 @@ def test_gradients(case: str) -> None:
         policy_loss = -torch.min(advantages * ratio, advantages * ratio.clamp(0.8, 1.2)).mean()
         loss = policy_loss + 0.5 * functional.mse_loss(values.flatten(), returns) - 0.01 * entropy.mean()
         loss.backward()
-    for (name, mine), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(mine.grad, other.grad, **TOLERANCE, msg=name)
-        assert mine.grad.any(), name
+    pairs = zip(ours.named_parameters(), theirs.parameters(), strict=True)
+    gradients = {name: (mine.grad, other.grad) for (name, mine), other in pairs}
+    assert_same_gradients(gradients)
+    assert all(mine.any() for mine, _ in gradients.values())
 
 
 # one whole update with the real algorithm
@@ -319,15 +320,13 @@ def test_one_update(
     monkeypatch.setattr(np.random, "randint", lambda *_: 0)
     ours.train()
     oracle.train()
-    theirs = oracle.policy.state_dict()
-    for name, value in ours.policy.state_dict().items():
-        torch.testing.assert_close(value, theirs[name], **TOLERANCE, msg=name)
+    assert_same_training(ours.policy, oracle.policy)
     averages = oracle.policy.optimizer.state_dict()["state"]
-    for index, state in ours.policy.optimizer.state_dict()["state"].items():
-        torch.testing.assert_close(state["exp_avg"], averages[index]["exp_avg"], atol=1e-6, rtol=1e-4)
+    found = ours.policy.optimizer.state_dict()["state"]
+    assert_same_gradients({str(at): (found[at]["exp_avg"], averages[at]["exp_avg"]) for at in found})
     for name, value in oracle.logger.name_to_value.items():
         if name.startswith("train/"):
-            assert ours.logger.name_to_value[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
+            assert ours.logger.name_to_value[name] == pytest.approx(value, rel=LOSSES["rtol"], abs=LOSSES["atol"]), name
     assert ours.logger.name_to_value["train/clip_fraction"] > 0.2
 
 
@@ -353,15 +352,15 @@ def test_whole_sequences_by_hand(case: str) -> None:
     with torch.no_grad():
         found = ours(tensors, states, starts, deterministic=True)
         expected = theirs(tensors, oracle_states, starts, deterministic=True)
-        torch.testing.assert_close(found[:3], expected[:3], **TOLERANCE)
-        torch.testing.assert_close(found[3].pi, expected[3].pi, **TOLERANCE)
+        torch.testing.assert_close(found[:3], expected[:3], **OUTPUTS)
+        torch.testing.assert_close(found[3].pi, expected[3].pi, **OUTPUTS)
         torch.testing.assert_close(
             ours.predict_values(tensors, states.vf, starts),
             theirs.predict_values(tensors, oracle_states.vf, starts),
-            **TOLERANCE,
+            **OUTPUTS,
         )
         features = theirs.extract_features(tensors)
         found = ours._process_sequence(features, states.pi, starts, ours.lstm_actor)
         torch.testing.assert_close(
-            found, theirs._process_sequence(features, oracle_states.pi, starts, theirs.lstm_actor), **TOLERANCE
+            found, theirs._process_sequence(features, oracle_states.pi, starts, theirs.lstm_actor), **OUTPUTS
         )

@@ -7,6 +7,7 @@ from gymnasium import spaces
 from stable_baselines3.common import policies as their_policies
 
 from proximo.networks.actor_critic import ActorCriticPolicy
+from rounding import OUTPUTS, assert_same_gradients
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1.0, 1.0, (5,)), spaces.Box(-2.0, 2.0, (3,))
 OPTIONS = [
@@ -41,7 +42,7 @@ def test_actions_and_log_probs(options, rows):
     observations = torch.randn(rows, 5)
     with torch.no_grad():
         for mine, other in zip(ours(observations), theirs(observations), strict=True):
-            torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(mine, other, **OUTPUTS)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -53,8 +54,8 @@ def test_gradients(options):
         values, log_prob, entropy = policy.evaluate_actions(observations, actions)
         loss = (values.square().mean() - log_prob.mean()) + (0.0 if entropy is None else entropy.mean())
         loss.backward()
-    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(mine.grad, other.grad, atol=1e-5, rtol=1e-4)
+    pairs = zip(ours.named_parameters(), theirs.parameters(), strict=True)
+    assert_same_gradients({name: (mine.grad, other.grad) for (name, mine), other in pairs})
 
 
 def test_predict_is_within_bounds_and_repeats_until_noise_is_redrawn():

@@ -77,6 +77,9 @@ def fitting_policy(algorithm: str, env: VecEnv) -> str:
     from proximo.functional.spaces import is_image_space
 
     memory = "Lstm" if algorithm == "recurrent_ppo" else ""
-    if isinstance(env.observation_space, spaces.Dict):
+    space = env.observation_space
+    if isinstance(space, spaces.Dict):
         return f"MultiInput{memory}Policy"
-    return f"Cnn{memory}Policy" if is_image_space(env.observation_space) else f"Mlp{memory}Policy"
+    # the encoder of images wants 36 pixels each way; the grids of MiniGrid have fewer, and channels are fewest
+    large = is_image_space(space) and sorted(space.shape or ())[1] >= 36
+    return f"Cnn{memory}Policy" if large else f"Mlp{memory}Policy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 WRAPPERS = ("AtariWrapper", "TimeFeatureWrapper")
 """What ``env_wrapper`` may name. Names, not import paths: a data file decides no code that runs."""
+
+_MINIGRID_ID = re.compile(r"^(MiniGrid|BabyAI)-")
 
 
 def make_preset_env(
@@ -37,7 +40,7 @@ def make_preset_env(
         env_id,
         n_envs=preset.n_envs if n_envs is None else n_envs,
         seed=seed,
-        wrapper_class=_wrapper_chain(preset.env_wrapper),
+        wrapper_class=_wrapper_chain(_wrappers(preset, env_id)),
         env_kwargs={**preset.env_kwargs, **render},
         vec_env_cls=SubprocVecEnv if workers else DummyVecEnv,
         vec_env_kwargs=dict(workers) if isinstance(workers, Mapping) else None,
@@ -52,6 +55,12 @@ def make_preset_env(
     if preset.frame_stack > 1:
         env = VecFrameStack(env, preset.frame_stack)
     return env
+
+
+def _wrappers(preset: Preset, env_id: str) -> tuple[str, ...]:
+    if not preset.env_wrapper and _MINIGRID_ID.match(env_id.rpartition(":")[2]):
+        return ("wrap_minigrid",)  # as they come, its observations hold a sentence, which no policy takes
+    return preset.env_wrapper
 
 
 def _wrapper_chain(names: tuple[str, ...]) -> Callable[..., gym.Env[Any, Any]] | None:

@@ -7,6 +7,8 @@ import torch
 from gymnasium import spaces
 
 from proximo.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
+from proximo.envs.adapters.qt import load_qt
+from proximo.errors import MissingSystemLibraryError
 from proximo.rllte import env as makers
 from proximo.rllte.env.utils import Gymnasium2Torch
 from proximo.rllte.env.vec_env import TorchVecEnv, gather_infos
@@ -218,6 +220,10 @@ class TestGames:
     @pytest.mark.parametrize("make", [makers.make_procgen_env, makers.make_envpool_procgen_env])
     def test_procgen(self, make):
         pytest.importorskip("envpool")
+        try:
+            load_qt()
+        except MissingSystemLibraryError as error:
+            pytest.skip(str(error))
         env = make("maze", 4, gamma=0.9)
         assert isinstance(env.vec_env, VecNormalize)
         assert env.vec_env.gamma == 0.9

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from proximo.backends.fused.simd import float_of_bits
-from proximo.compilation import inlined
+from proximo.compilation import inlined, inlined_as_written
 from proximo.networks.distributions import base
 
 F = np.float32  # a plain Python number would turn the arithmetic into float64
@@ -34,15 +34,21 @@ def is_finite(x):  # type: ignore[no-untyped-def]
     return -LARGEST_DOUBLE <= x <= LARGEST_DOUBLE
 
 
+@inlined_as_written
+def without_multiples_of_ln2(x, n):  # type: ignore[no-untyped-def]
+    """x − n ln 2. The first product is exact; reordered into one product, it would cost a CPU without FMA 4e-6."""
+    return (x - n * LN2_HIGH) - n * LN2_LOW
+
+
 @inlined
 def exp(x):  # type: ignore[no-untyped-def]
-    """eˣ = 2ⁿ · eʳ with |r| ≤ ln 2 / 2, relative error below 4e-7; 0 below e⁻⁸⁷·³³, infinity above e⁸⁸·³⁷."""
+    """eˣ = 2ⁿ · eʳ with |r| ≤ ln 2 / 2, relative error below 2.4e-7; 0 below e⁻⁸⁷·³³, infinity above e⁸⁸·³⁷."""
     t0, t1, t2, t3, t4, t5, t6, t7 = TAYLOR
     bounded = SMALLEST if x < SMALLEST else (LARGEST if x > LARGEST else x)
     scaled = bounded * LOG2_E
     exponent = np.int32(scaled + (HALF if scaled > ZERO else -HALF))  # rounded to nearest
     n = F(exponent)
-    r = bounded - n * LN2_HIGH - n * LN2_LOW
+    r = without_multiples_of_ln2(bounded, n)
     power = t0 + r * (t1 + r * (t2 + r * (t3 + r * (t4 + r * (t5 + r * (t6 + r * t7))))))
     result = power * float_of_bits((exponent + np.int32(127)) << np.int32(23))
     result = ZERO if x < SMALLEST else result

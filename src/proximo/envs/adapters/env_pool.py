@@ -8,6 +8,7 @@ import numpy as np
 
 from proximo.data import Observation, StepArrays
 from proximo.envs.adapters.as_vec_env import as_vec_env
+from proximo.envs.adapters.qt import load_qt
 from proximo.envs.vector.vec_env import StepTransform, VecEnv
 from proximo.errors import MissingExtraError, near_matches
 
@@ -26,6 +27,8 @@ def make_env_pool(task_id: str, num_envs: int = 1, seed: int = 0, *, extra: str 
     known = envpool.list_all_envs()
     if task_id not in known:
         raise ValueError(f"EnvPool has no environment {task_id!r}: {near_matches(task_id, known)}")
+    if envpool.registration.registry.specs[task_id][0] == "envpool.procgen":
+        load_qt()
     return as_vec_env(envpool.make(task_id, env_type="gymnasium", num_envs=num_envs, seed=seed, **settings))
 
 

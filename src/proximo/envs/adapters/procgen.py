@@ -7,7 +7,7 @@ from typing import Any
 from proximo.envs.adapters.env_pool import make_env_pool
 from proximo.envs.vector.normalize import VecNormalize
 from proximo.envs.vector.vec_env import VecEnv
-from proximo.errors import MissingSystemLibraryError, near_matches
+from proximo.errors import near_matches
 
 GAMES = (
     "bigfish",
@@ -48,14 +48,9 @@ def make_procgen_env(
     game that runs out of time is truncated. ``settings`` go to ``envpool.make``, such as ``num_threads``.
     """
     task_id = _task_id(game, distribution_mode)
-    try:
-        games = make_env_pool(
-            task_id, num_envs, seed, extra="procgen", num_levels=num_levels, start_level=start_level, **settings
-        )
-    except (ImportError, OSError) as error:
-        if "libQt5" in str(error) or "Qt 5" in str(error):
-            raise MissingSystemLibraryError("Procgen", "Qt 5", ("libqt5core5a", "libqt5gui5")) from error
-        raise
+    games = make_env_pool(
+        task_id, num_envs, seed, extra="procgen", num_levels=num_levels, start_level=start_level, **settings
+    )
     return games if gamma is None else VecNormalize(games, norm_obs=False, gamma=gamma)
 
 
