@@ -75,6 +75,10 @@ class Runtime:
             return self.bind()
         return self._backend
 
+    def refresh(self) -> None:
+        """Bind again now, if anything has moved."""
+        _ = self.backend
+
     def _is_current(self, backend: Backend) -> bool:
         flat = backend.flat
         same = flat.module is self.policy and flat.optimizer is self.policy.optimizer

@@ -105,9 +105,9 @@ class TorchBackend:
                 self._keep_states(self.states, rollout, step)
                 actions, values, log_probs, self.states = self.policy(tensors, self.states, starts_there, **options)
         distribution.noise = None  # a user's distribution may not have taken it
-        found_values, found_log_probs, columns = to_host([values.float(), log_probs.float(), actions])
-        rollout.values[step] = found_values[:, 0]
-        rollout.log_probs[step] = found_log_probs[:, 0]
+        value_rows, log_prob_rows, columns = to_host([values.float(), log_probs.float(), actions])
+        rollout.values[step] = value_rows[:, 0]
+        rollout.log_probs[step] = log_prob_rows[:, 0]
         rollout.actions[step] = columns.reshape(rollout.actions.shape[1:])
         chosen = rollout.actions[step].reshape(actions.shape)
         return self.policy.bound_actions(chosen.astype(rollout.actions.dtype))
@@ -181,10 +181,10 @@ class TorchBackend:
                     break
             if stopped:
                 break
-        found = torch.stack(rows).cpu().numpy().astype(np.float64)
-        if not settings.skip_non_finite and (skipped := np.flatnonzero(np.isnan(found[:, -1]))).size:
+        terms_read = torch.stack(rows).cpu().numpy().astype(np.float64)
+        if not settings.skip_non_finite and (skipped := np.flatnonzero(np.isnan(terms_read[:, -1]))).size:
             raise non_finite_update(int(skipped[0]))
-        epochs = split_epochs(found, counts[0])
+        epochs = split_epochs(terms_read, counts[0])
         return UpdateReport(epochs, {name: torch.stack(terms).cpu().numpy() for name, terms in extra.items()})
 
     def _minibatch(self, batch: Minibatch, settings: UpdateSettings, loss: Loss, index: int) -> tuple[LossTerms, bool]:

@@ -299,5 +299,5 @@ def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[st
         if model.use_sde:
             model.policy.reset_noise(model.n_envs)  # as large as these weights say
     if "policy.optimizer" in parameters:
-        # the runtime notices that the optimiser's memory has moved, and brings it back
         model.policy.optimizer.load_state_dict(dict(parameters["policy.optimizer"]))
+        model.runtime.refresh()  # a state that does not fit the weights is refused here, not in training
