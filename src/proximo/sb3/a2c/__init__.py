@@ -1,7 +1,5 @@
 """A2C and its policies."""
 
-from __future__ import annotations
-
 from proximo.agents.a2c import A2C
 from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
 from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy

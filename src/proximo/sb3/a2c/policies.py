@@ -1,7 +1,5 @@
 """A2C's policies under their short names."""
 
-from __future__ import annotations
-
 from proximo.networks.actor_critic import ActorCriticCnnPolicy, ActorCriticPolicy, MultiInputActorCriticPolicy
 from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
 from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy

@@ -1,7 +1,5 @@
 """Policies."""
 
-from __future__ import annotations
-
 from proximo.networks.actor_critic import (
     ActorCriticCnnPolicy,
     ActorCriticPolicy,

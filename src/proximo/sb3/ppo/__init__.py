@@ -1,7 +1,5 @@
 """PPO and its policies."""
 
-from __future__ import annotations
-
 from proximo.agents.ppo import PPO
 from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
 from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy

@@ -1,7 +1,5 @@
 """MaskablePPO and its policies."""
 
-from __future__ import annotations
-
 from proximo.agents.maskable_ppo import MaskablePPO
 from proximo.networks.maskable import MaskableActorCriticCnnPolicy as CnnPolicy
 from proximo.networks.maskable import MaskableActorCriticPolicy as MlpPolicy

@@ -1,7 +1,5 @@
 """MaskablePPO's policies under their short names."""
 
-from __future__ import annotations
-
 from proximo.networks.maskable import (
     MaskableActorCriticCnnPolicy,
     MaskableActorCriticPolicy,

@@ -1,7 +1,5 @@
 """RecurrentPPO and its policies."""
 
-from __future__ import annotations
-
 from proximo.agents.recurrent_ppo import RecurrentPPO
 from proximo.networks.recurrent import RecurrentActorCriticCnnPolicy as CnnLstmPolicy
 from proximo.networks.recurrent import RecurrentActorCriticPolicy as MlpLstmPolicy

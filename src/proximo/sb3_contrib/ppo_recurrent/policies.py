@@ -1,7 +1,5 @@
 """RecurrentPPO's policies under their short names."""
 
-from __future__ import annotations
-
 from proximo.networks.recurrent import (
     RecurrentActorCriticCnnPolicy,
     RecurrentActorCriticPolicy,

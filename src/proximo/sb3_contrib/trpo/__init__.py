@@ -1,7 +1,5 @@
 """TRPO and its policies."""
 
-from __future__ import annotations
-
 from proximo.agents.trpo import TRPO
 from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
 from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy

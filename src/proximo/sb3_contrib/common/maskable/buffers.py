@@ -1,7 +1,5 @@
 """Rollout buffers; one class stores masks, memory and Dict observations alike."""
 
-from __future__ import annotations
-
 from proximo.data import Minibatch as MaskableDictRolloutBufferSamples
 from proximo.data import Minibatch as MaskableRolloutBufferSamples
 from proximo.rollout.storage import RolloutBuffer as MaskableDictRolloutBuffer

@@ -1,7 +1,5 @@
 """Distributions of masked actions; every distribution of discrete choices in the library takes masks."""
 
-from __future__ import annotations
-
 from proximo.networks.distributions import CategoricalDistribution as MaskableCategoricalDistribution
 from proximo.networks.distributions import Distribution, MaskableBernoulliDistribution
 from proximo.networks.distributions import Distribution as MaskableDistribution
