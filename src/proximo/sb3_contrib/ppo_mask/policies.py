@@ -1,19 +1,9 @@
 """MaskablePPO's policies under their short names."""
 
-from proximo.networks.maskable import (
-    MaskableActorCriticCnnPolicy,
-    MaskableActorCriticPolicy,
-    MaskableMultiInputActorCriticPolicy,
-)
-from proximo.networks.maskable import MaskableActorCriticCnnPolicy as CnnPolicy
-from proximo.networks.maskable import MaskableActorCriticPolicy as MlpPolicy
-from proximo.networks.maskable import MaskableMultiInputActorCriticPolicy as MultiInputPolicy
+from proximo.networks.maskable import MaskableActorCriticCnnPolicy as MaskableActorCriticCnnPolicy
+from proximo.networks.maskable import MaskableActorCriticPolicy as MaskableActorCriticPolicy
+from proximo.networks.maskable import MaskableMultiInputActorCriticPolicy as MaskableMultiInputActorCriticPolicy
 
-__all__ = [
-    "CnnPolicy",
-    "MaskableActorCriticCnnPolicy",
-    "MaskableActorCriticPolicy",
-    "MaskableMultiInputActorCriticPolicy",
-    "MlpPolicy",
-    "MultiInputPolicy",
-]
+CnnPolicy = MaskableActorCriticCnnPolicy
+MlpPolicy = MaskableActorCriticPolicy
+MultiInputPolicy = MaskableMultiInputActorCriticPolicy
