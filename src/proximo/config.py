@@ -325,6 +325,13 @@ class UpdateSettings(PPOConfig):
         return settings
 
 
+def scheduled_names() -> set[str]:
+    """Hyperparameters, of any algorithm, that may be a schedule instead of a number."""
+    configurations = (A2CConfig, PPGConfig, TRPOConfig)  # PPO's are among PPG's
+    items = [item for config in configurations for item in fields(config)]
+    return {item.name for item in items if item.metadata["check"] in (SCHEDULE, POSITIVE_SCHEDULE)}
+
+
 _DEFAULTS = {item.name: item.default for item in fields(UpdateSettings)}
 _OBJECTIVE: Check = UpdateSettings.__dataclass_fields__["objective"].metadata["check"]
 

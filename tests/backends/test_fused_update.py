@@ -21,6 +21,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from proximo.backends.fused import FusedBackend
+from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.optimizers import RMSpropTFLike
 from rounding import LOSSES, assert_same_gradients, assert_same_training
 
@@ -291,3 +293,40 @@ def test_train_of_stable_baselines3_gives_the_same_parameters(action_space):
     choices = settings_with(learning_rate=3e-4, batch_size=batch_size, ent_coef=0.02, clip_range_vf=0.3)
     backend.ppo_epochs(order[None], choices)
     assert_same_training(policy, model.policy)
+
+
+def reduced_twin(policy, reduce):
+    """The same policy and memory, updated in two halves with a reduction between them."""
+    other = twin(policy)
+    flat = FlatParameters(other, other.optimizer)
+    return other, FusedBackend(other, flat, np.random.default_rng(0), reduce=reduce)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.RMSprop])
+@pytest.mark.parametrize("target_kl", [None, 1e-3])
+def test_two_halves_equal_one_call(optimizer, target_kl):
+    """Gradient and apply, with a reduction that changes nothing: the same to the bit."""
+    policy = make_policy(BOX, spaces.MultiDiscrete([3, 2]), optimizer_class=optimizer)
+    calls = []
+    other, halves = reduced_twin(policy, lambda _: calls.append(1))
+    whole = make_backend(policy)
+    rollout = collected_rollout(whole, 20, 4)
+    orders = np.stack([np.random.default_rng(seed).permutation(80) for seed in range(3)])
+    options = settings_with(batch_size=32, target_kl=target_kl)
+    for backend in (whole, halves):
+        backend.start_update(rollout)
+    rows, status = whole.ppo_epochs(orders, options)
+    other_rows, other_status = halves.ppo_epochs(orders, options)
+    assert status == other_status
+    assert status.stopped == (target_kl is not None)
+    np.testing.assert_array_equal(rows, other_rows)
+    assert len(calls) == len(rows)
+    assert parameter_distance(policy, other) == 0.0
+
+
+def test_a_reduction_reaches_the_step():
+    policy = make_policy(BOX, spaces.Discrete(3))
+    other, halves = reduced_twin(policy, lambda gradients: gradients.zero_())
+    halves.start_update(collected_rollout(halves, 20, 4))
+    halves.ppo_epochs(np.arange(80)[None], settings_with())
+    assert parameter_distance(policy, other) == 0.0  # without a gradient, Adam's first steps go nowhere

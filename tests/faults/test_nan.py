@@ -13,7 +13,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from proximo import A2C, PPO, RecurrentPPO
+from proximo import A2C, PPO, RecurrentPPO, make_vec_env
 from proximo.errors import NonFiniteError
 
 from .conftest import Tally
@@ -157,3 +157,19 @@ def test_normalisation_learns_nothing_from_broken_numbers() -> None:
 def test_an_unknown_choice_is_refused() -> None:
     with pytest.raises(ValueError, match="expected one of 'raise', 'skip'"):
         make_model("PPO", "NaN reward", 40).learn(64, on_non_finite="ignore")
+
+
+def break_one(rollout: Any, next_observations: Any) -> None:
+    """A reward shaper that fails for one step of one environment."""
+    rollout.rewards[3, 0] = np.nan
+
+
+def test_a_shaped_reward_that_is_not_finite_is_refused_or_left_out() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), n_steps=16, batch_size=32, seed=0)
+    model.reward_shaper = break_one
+    with pytest.raises(NonFiniteError, match="shaped reward"):
+        model.learn(32)
+    with pytest.warns(UserWarning, match="1 of 32 steps of the rollout, the first of them in environment 0 at step 3"):
+        model.learn(32, on_non_finite="skip")
+    assert model.rollout_buffer.rollout.valid.sum() == 31
+    assert all(torch.isfinite(parameter).all() for parameter in model.policy.parameters())

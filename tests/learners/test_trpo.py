@@ -17,7 +17,8 @@ from torch import nn
 
 from proximo import TRPO, make_vec_env
 from proximo.errors import NonFiniteError
-from proximo.functional.trust_region import (
+from proximo.learners.trpo import TRPOLearner
+from proximo.learners.trust_region import (
     assign_values,
     conjugate_gradient,
     fisher_product,
@@ -26,7 +27,6 @@ from proximo.functional.trust_region import (
     influential,
     largest_step,
 )
-from proximo.learners.trpo import TRPOLearner
 from proximo.networks.distributions import kl_divergence, make_proba_distribution
 from proximo.networks.distributions.base import frozen
 from proximo.rollout.storage import RolloutBuffer

@@ -120,6 +120,16 @@ def test_the_next_rollout_goes_on() -> None:
     assert puppet.asked[-1] == (None, [False, True])
 
 
+def test_episodes_cut_at_the_same_step_are_valued_in_one_call() -> None:
+    env = DummyVecEnv([lambda i=i, each=each: Scripted(i, each) for i, each in enumerate([[-2], [3], [-2]])])
+    buffer = RolloutBuffer(3, env.observation_space, env.action_space, "cpu", gae_lambda=1.0, gamma=0.5, n_envs=3)
+    collector, puppet = Collector(env, deque(), deque()), Puppet()
+    collector.collect(puppet, buffer, Listener(), {})
+    assert puppet.asked[0] == ([0, 2], None)
+    assert len(puppet.asked) == 2  # and the last observations
+    assert buffer.rollout.bootstrap_values[1].tolist() == [10.0, 0.0, 12.0]
+
+
 def test_a_listener_ends_it() -> None:
     collector, buffer, puppet = make()
     assert not collector.collect(puppet, buffer, Listener(stop_at=3), {})

@@ -32,7 +32,7 @@ SHARED_ARGUMENTS = {
 def constructor_arguments(local_variables: Mapping[str, Any], config_class: type[OnPolicyConfig]) -> dict[str, Any]:
     """A constructor's ``locals()`` as arguments of :class:`OnPolicyAlgorithm`: hyperparameters become a ``config``."""
     given = {name: value for name, value in local_variables.items() if name not in ("self", "__class__")}
-    config = config_class(**{name: given.pop(name) for name in config_class.names()})
+    config = config_class(**{name: given.pop(name) for name in config_class.names() if name in given})
     return {**given, "config": config}
 
 

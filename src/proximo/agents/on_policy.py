@@ -115,7 +115,13 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._backend_choice: BackendChoice = backend
         self.precision: Precision = precision
         # its generator is seeded by _setup_model
-        self.runtime = Runtime(np.random.default_rng(0), backend, obstacle=self._fusing_obstacle, precision=precision)
+        self.runtime = Runtime(
+            np.random.default_rng(0),
+            backend,
+            obstacle=self._fusing_obstacle,
+            settings=self.configuration,
+            precision=precision,
+        )
         self.num_timesteps = 0
         self.start_time = 0
         self.ep_info_buffer: deque[Info] = deque(maxlen=stats_window_size)

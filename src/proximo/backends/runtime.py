@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from proximo.backends.base import Backend, BackendChoice, Precision
-from proximo.backends.fused import FusedBackend, fused_obstacle
+from proximo.backends.fused import FusedBackend, fused_obstacle, settings_obstacle
 from proximo.backends.gradient_step import GradientStep, Reduce
 from proximo.backends.torch_backend import TorchBackend
+from proximo.config import OnPolicyConfig
 from proximo.data import RNNStates
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters, fused_by_default
@@ -20,11 +21,16 @@ def no_obstacle() -> str | None:
     return None
 
 
+def no_settings() -> OnPolicyConfig | None:
+    return None
+
+
 class Runtime:
     """Holds a policy, moves its parameters into flat memory and chooses who runs them; nobody else binds anything.
 
     ``obstacle`` says, in words, what besides the policy keeps the kernels from running it (a user's loss, a user's
     buffer); it is asked again before each use, as is the policy whether anything of it was replaced, moved or loaded.
+    ``settings`` gives the hyperparameters, which the kernels must know.
     """
 
     def __init__(
@@ -33,6 +39,7 @@ class Runtime:
         choice: BackendChoice = "auto",
         *,
         obstacle: Callable[[], str | None] = no_obstacle,
+        settings: Callable[[], OnPolicyConfig | None] = no_settings,
         sde_sample_freq: int = -1,
         precision: Precision = "float32",
         reduce: Reduce | None = None,
@@ -46,7 +53,7 @@ class Runtime:
         self.sde_sample_freq = sde_sample_freq
         self.precision = precision
         self.reduce = reduce
-        self._obstacle = obstacle
+        self._obstacle, self._settings = obstacle, settings
         self._policy: ActorCriticPolicy | None = None
         self._backend: Backend | None = None
         self._bound_obstacle: str | None = None
@@ -77,7 +84,10 @@ class Runtime:
     def _own_obstacle(self) -> str | None:
         if self.choice == "torch":
             return "asked for"
-        return "precision is bf16" if self.precision != "float32" else self._obstacle()
+        if self.precision != "float32":
+            return f"precision is {self.precision}"
+        settings = self._settings()
+        return self._obstacle() or (None if settings is None else settings_obstacle(settings))
 
     def bind(self) -> Backend:
         """Move the parameters into flat memory and choose a backend: the fastest that can, or the one asked for."""

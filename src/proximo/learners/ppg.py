@@ -23,8 +23,8 @@ from proximo.config import PPGConfig, UpdateSettings
 from proximo.data import Array, Metrics
 from proximo.errors import NonFiniteError
 from proximo.files.encoding import register_class
-from proximo.functional.trust_region import influential
 from proximo.learners.ppo import PPOLearner
+from proximo.learners.trust_region import influential
 from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.phasic import PhasicPolicy

@@ -23,7 +23,8 @@ from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
 from proximo.files.encoding import register_class
 from proximo.functional.losses import normalize
-from proximo.functional.trust_region import (
+from proximo.learners.metrics import common_metrics
+from proximo.learners.trust_region import (
     assign_values,
     conjugate_gradient,
     fisher_product,
@@ -32,7 +33,6 @@ from proximo.functional.trust_region import (
     influential,
     largest_step,
 )
-from proximo.learners.metrics import common_metrics
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions import Distribution, kl_divergence
 from proximo.networks.distributions.base import frozen

@@ -73,7 +73,8 @@ def cut_at_starts(episode_starts: Tensor) -> Pieces:
     time = torch.arange(len(begins), device=begins.device).unsqueeze(1)
     start = torch.where(begins, time, 0).cummax(dim=0).values
     position = time - start
-    return Pieces(per_sequence - 1 + first, position, int(counts.sum()), int(position.max()) + 1, first)
+    count, longest = torch.stack([counts.sum(), position.max() + 1]).tolist()  # the host must know: one transfer
+    return Pieces(per_sequence - 1 + first, position, count, longest, first)
 
 
 def step_memory(

@@ -14,7 +14,6 @@ from typing import Any
 from proximo.errors import near_matches
 
 _LINEAR = re.compile(r"^lin_(?P<start>.+)$")
-_SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf", "aux_learning_rate")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +64,11 @@ class Preset:
 
     def model_arguments(self) -> dict[str, Any]:
         """The algorithm's keyword arguments, with schedules and classes in place of their names."""
+        from proximo.config import scheduled_names
+
         arguments = dict(self.arguments)
-        for name in _SCHEDULED:
-            if name in arguments:
-                arguments[name] = schedule_from_text(name, arguments[name])
+        for name in scheduled_names() & arguments.keys():
+            arguments[name] = schedule_from_text(name, arguments[name])
         if "policy_kwargs" in arguments:
             arguments["policy_kwargs"] = _policy_arguments(arguments["policy_kwargs"])
         return arguments

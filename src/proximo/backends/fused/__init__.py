@@ -6,6 +6,6 @@ Importing this package does not import numba; making a :class:`FusedBackend` doe
 from __future__ import annotations
 
 from proximo.backends.fused.backend import EpochStatus, FusedBackend
-from proximo.backends.fused.obstacles import fused_obstacle
+from proximo.backends.fused.obstacles import fused_obstacle, settings_obstacle
 
-__all__ = ["EpochStatus", "FusedBackend", "fused_obstacle"]
+__all__ = ["EpochStatus", "FusedBackend", "fused_obstacle", "settings_obstacle"]

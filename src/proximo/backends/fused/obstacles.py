@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from proximo.backends.fused.structures import ActionKind, Activation, Head, Optimizer
+from proximo.backends.fused.structures import UPDATE, ActionKind, Activation, Head, Optimizer
+from proximo.config import OnPolicyConfig, TRPOConfig
 from proximo.functional.actions import stored_action_dtype
 from proximo.functional.spaces import is_image_space
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -70,6 +72,15 @@ ACTION_KINDS: dict[np.dtype[Any], ActionKind] = {
 }
 
 
+# what the kernels read of an update's settings, and hyperparameters that concern neither loss nor gradient step
+OF_OTHERS = (
+    "n_steps gamma gae_lambda n_epochs use_rms_prop rms_prop_eps rollouts_per_phase value_epochs aux_epochs kl_coef "
+)
+OF_OTHERS += "num_aux_mini_batch num_aux_grad_accum aux_learning_rate"
+OF_TRPO = TRPOConfig.names()  # whose update is PyTorch's
+KNOWN_SETTINGS = {*(UPDATE.names or ()), *OF_OTHERS.split(), *OF_TRPO}
+
+
 def fused_obstacle(policy: ActorCriticPolicy) -> str | None:
     """Why the kernels cannot run this policy, in words; None if they can.
 
@@ -79,6 +90,14 @@ def fused_obstacle(policy: ActorCriticPolicy) -> str | None:
     'activation is GELU'
     """
     return next(_obstacles(policy), None)
+
+
+def settings_obstacle(config: OnPolicyConfig) -> str | None:
+    """A hyperparameter that is in use and that the kernels know nothing of; None where there is none."""
+    for item in fields(config):
+        if item.name not in KNOWN_SETTINGS and getattr(config, item.name) != item.default:
+            return f"{item.name} is {getattr(config, item.name)!r}, which kernels do not know"
+    return None
 
 
 def changeable(policy: ActorCriticPolicy) -> tuple[object, ...]:
