@@ -54,6 +54,11 @@ def hyperparameter(meaning: str, default: Any = MISSING, check: Check = ANYTHING
     return field(default=default, metadata={"meaning": meaning, "check": check})
 
 
+def other_default(base: type[OnPolicyConfig], name: str, default: Any) -> Any:
+    """A field of ``base`` again, with the same meaning and check and another default."""
+    return field(default=default, metadata=base.__dataclass_fields__[name].metadata)
+
+
 def _require(condition: bool, name: str, value: Any, expected: str) -> None:
     if not condition:
         raise ValueError(f"{name} is {value!r}; expected {expected}")
@@ -142,13 +147,9 @@ class ActorCriticConfig(OnPolicyConfig):
 class A2CConfig(ActorCriticConfig):
     """Hyperparameters of A2C, with Stable-Baselines3's names and defaults."""
 
-    learning_rate: float | Schedule = hyperparameter(
-        "Step size of the optimiser, or a function of the remaining progress (1 to 0).", 7e-4, SCHEDULE
-    )
+    learning_rate: float | Schedule = other_default(ActorCriticConfig, "learning_rate", 7e-4)
     n_steps: int = hyperparameter("Steps per environment and update.", 5, COUNT)
-    gae_lambda: float = hyperparameter(
-        "Bias against variance of the advantage estimate; 1 is the Monte-Carlo return.", 1.0, FRACTION
-    )
+    gae_lambda: float = other_default(ActorCriticConfig, "gae_lambda", 1.0)
     rms_prop_eps: float = hyperparameter("RMSprop's ε, against division by zero.", 1e-5, POSITIVE)
     use_rms_prop: bool = hyperparameter("RMSprop as in the original A3C; False takes Adam.", True)
     normalize_advantage: bool = hyperparameter(
@@ -163,9 +164,7 @@ class PPOConfig(ActorCriticConfig):
     learning_rate: float | Schedule = hyperparameter(
         "Step size of Adam, or a function of the remaining progress (1 to 0).", 3e-4, SCHEDULE
     )
-    n_steps: int = hyperparameter(
-        "Steps per environment and rollout; a rollout holds n_steps times the number of environments.", 2048, COUNT
-    )
+    n_steps: int = other_default(ActorCriticConfig, "n_steps", 2048)
     batch_size: int = hyperparameter("Samples per minibatch.", 64, COUNT)
     n_epochs: int = hyperparameter("Passes over each rollout.", 10, COUNT)
     # 0 too: scripts that only play a model load it so
@@ -203,9 +202,7 @@ class PPGConfig(PPOConfig):
     learning_rate: float | Schedule = hyperparameter(
         "Step size of Adam in the policy phase, or a function of the remaining progress (1 to 0).", 5e-4, SCHEDULE
     )
-    n_steps: int = hyperparameter(
-        "Steps per environment and rollout; a rollout holds n_steps times the number of environments.", 256, COUNT
-    )
+    n_steps: int = other_default(PPOConfig, "n_steps", 256)
     batch_size: int = hyperparameter("Samples per minibatch of the policy phase.", 256, COUNT)
     rollouts_per_phase: int = hyperparameter(
         "Rollouts, and updates of the policy phase, between two auxiliary phases (N_pi).", 32, COUNT
@@ -225,8 +222,8 @@ class PPGConfig(PPOConfig):
     aux_learning_rate: float | Schedule | None = hyperparameter(
         "Step size of the auxiliary phase's own Adam; None is learning_rate.", None, SCHEDULE
     )
-    gamma: float = hyperparameter("Discount factor.", 0.999, FRACTION)
-    ent_coef: float = hyperparameter("Weight of the entropy bonus.", 0.01, FINITE)
+    gamma: float = other_default(PPOConfig, "gamma", 0.999)
+    ent_coef: float = other_default(PPOConfig, "ent_coef", 0.01)
     normalize_advantage: bool = hyperparameter(
         "Whether advantages get zero mean and unit deviation over the whole rollout.", True
     )
@@ -260,9 +257,7 @@ class TRPOConfig(OnPolicyConfig):
     learning_rate: float | Schedule = hyperparameter(
         "Step size of the value network's optimiser, or a function of the remaining progress (1 to 0).", 1e-3, SCHEDULE
     )
-    n_steps: int = hyperparameter(
-        "Steps per environment and rollout; a rollout holds n_steps times the number of environments.", 2048, COUNT
-    )
+    n_steps: int = other_default(OnPolicyConfig, "n_steps", 2048)
     batch_size: int = hyperparameter(
         "Samples per minibatch of the value network; the policy takes the whole rollout.", 128, COUNT
     )

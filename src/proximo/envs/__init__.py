@@ -1,106 +1,54 @@
 """Environments: vector environments, their wrappers, and one entry for every kind of environment."""
 
-from __future__ import annotations
-
-from proximo.envs.adapters.as_vec_env import as_vec_env
-from proximo.envs.adapters.env_pool import make_env_pool, make_env_pool_atari
-from proximo.envs.adapters.procgen import make_procgen_env
-from proximo.envs.checker import check_env
-from proximo.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
-from proximo.envs.rendering import tile_images, write_video
-from proximo.envs.vector.check_nan import VecCheckNan
-from proximo.envs.vector.dummy import DummyVecEnv
-from proximo.envs.vector.extract_dict import VecExtractDictObs
-from proximo.envs.vector.frame_stack import StackedObservations, VecFrameStack
-from proximo.envs.vector.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
-from proximo.envs.vector.transpose import VecTransposeImage
-from proximo.envs.vector.vec_env import (
-    CloudpickleWrapper,
-    StepTransform,
-    VecEnv,
-    VecEnvIndices,
-    VecEnvObs,
-    VecEnvStepReturn,
-    VecEnvWrapper,
-    arrays_from_step,
-    is_vecenv_wrapped,
-    unwrap_vec_wrapper,
-)
-from proximo.envs.vector.vec_monitor import VecMonitor
-from proximo.envs.vector.video import VecVideoRecorder
-from proximo.envs.workers.subproc import SubprocVecEnv
-from proximo.envs.wrappers.action_masker import ActionMasker, get_action_masks, is_masking_supported
-from proximo.envs.wrappers.atari import (
-    AtariWrapper,
-    ClipRewardEnv,
-    EpisodicLifeEnv,
-    FireResetEnv,
-    MaxAndSkipEnv,
-    NoopResetEnv,
-    StickyActionEnv,
-    WarpFrame,
-)
-from proximo.envs.wrappers.minigrid import wrap_minigrid
-from proximo.envs.wrappers.monitor import (
-    LoadMonitorResultsError,
-    Monitor,
-    ResultsWriter,
-    get_monitor_files,
-    load_results,
-)
-from proximo.envs.wrappers.time_feature import TimeFeatureWrapper
-
-__all__ = [
-    "ActionMasker",
-    "AtariWrapper",
-    "ClipRewardEnv",
-    "CloudpickleWrapper",
-    "DummyVecEnv",
-    "EpisodicLifeEnv",
-    "FireResetEnv",
-    "LoadMonitorResultsError",
-    "MaxAndSkipEnv",
-    "Monitor",
-    "NoopResetEnv",
-    "ResultsWriter",
-    "StackedObservations",
-    "StepTransform",
-    "StickyActionEnv",
-    "SubprocVecEnv",
-    "TimeFeatureWrapper",
-    "VecCheckNan",
-    "VecEnv",
-    "VecEnvIndices",
-    "VecEnvObs",
-    "VecEnvStepReturn",
-    "VecEnvWrapper",
-    "VecExtractDictObs",
-    "VecFrameStack",
-    "VecMonitor",
-    "VecNormalize",
-    "VecTransposeImage",
-    "VecVideoRecorder",
-    "WarpFrame",
-    "arrays_from_step",
-    "as_vec_env",
-    "check_env",
-    "get_action_masks",
-    "get_monitor_files",
-    "is_masking_supported",
-    "is_vecenv_wrapped",
-    "is_wrapped",
-    "load_results",
-    "make_atari_env",
-    "make_env",
-    "make_env_pool",
-    "make_env_pool_atari",
-    "make_procgen_env",
-    "make_vec_env",
-    "sync_envs_normalization",
-    "tile_images",
-    "unwrap_vec_normalize",
-    "unwrap_vec_wrapper",
-    "unwrap_wrapper",
-    "wrap_minigrid",
-    "write_video",
-]
+from proximo.envs.adapters.as_vec_env import as_vec_env as as_vec_env
+from proximo.envs.adapters.env_pool import make_env_pool as make_env_pool
+from proximo.envs.adapters.env_pool import make_env_pool_atari as make_env_pool_atari
+from proximo.envs.adapters.procgen import make_procgen_env as make_procgen_env
+from proximo.envs.checker import check_env as check_env
+from proximo.envs.make import is_wrapped as is_wrapped
+from proximo.envs.make import make_atari_env as make_atari_env
+from proximo.envs.make import make_env as make_env
+from proximo.envs.make import make_vec_env as make_vec_env
+from proximo.envs.make import unwrap_wrapper as unwrap_wrapper
+from proximo.envs.rendering import tile_images as tile_images
+from proximo.envs.rendering import write_video as write_video
+from proximo.envs.vector.check_nan import VecCheckNan as VecCheckNan
+from proximo.envs.vector.dummy import DummyVecEnv as DummyVecEnv
+from proximo.envs.vector.extract_dict import VecExtractDictObs as VecExtractDictObs
+from proximo.envs.vector.frame_stack import StackedObservations as StackedObservations
+from proximo.envs.vector.frame_stack import VecFrameStack as VecFrameStack
+from proximo.envs.vector.normalize import VecNormalize as VecNormalize
+from proximo.envs.vector.normalize import sync_envs_normalization as sync_envs_normalization
+from proximo.envs.vector.normalize import unwrap_vec_normalize as unwrap_vec_normalize
+from proximo.envs.vector.transpose import VecTransposeImage as VecTransposeImage
+from proximo.envs.vector.vec_env import CloudpickleWrapper as CloudpickleWrapper
+from proximo.envs.vector.vec_env import StepTransform as StepTransform
+from proximo.envs.vector.vec_env import VecEnv as VecEnv
+from proximo.envs.vector.vec_env import VecEnvIndices as VecEnvIndices
+from proximo.envs.vector.vec_env import VecEnvObs as VecEnvObs
+from proximo.envs.vector.vec_env import VecEnvStepReturn as VecEnvStepReturn
+from proximo.envs.vector.vec_env import VecEnvWrapper as VecEnvWrapper
+from proximo.envs.vector.vec_env import arrays_from_step as arrays_from_step
+from proximo.envs.vector.vec_env import is_vecenv_wrapped as is_vecenv_wrapped
+from proximo.envs.vector.vec_env import unwrap_vec_wrapper as unwrap_vec_wrapper
+from proximo.envs.vector.vec_monitor import VecMonitor as VecMonitor
+from proximo.envs.vector.video import VecVideoRecorder as VecVideoRecorder
+from proximo.envs.workers.subproc import SubprocVecEnv as SubprocVecEnv
+from proximo.envs.wrappers.action_masker import ActionMasker as ActionMasker
+from proximo.envs.wrappers.action_masker import get_action_masks as get_action_masks
+from proximo.envs.wrappers.action_masker import is_masking_supported as is_masking_supported
+from proximo.envs.wrappers.atari import AtariWrapper as AtariWrapper
+from proximo.envs.wrappers.atari import ClipRewardEnv as ClipRewardEnv
+from proximo.envs.wrappers.atari import EpisodicLifeEnv as EpisodicLifeEnv
+from proximo.envs.wrappers.atari import FireResetEnv as FireResetEnv
+from proximo.envs.wrappers.atari import MaxAndSkipEnv as MaxAndSkipEnv
+from proximo.envs.wrappers.atari import NoopResetEnv as NoopResetEnv
+from proximo.envs.wrappers.atari import StickyActionEnv as StickyActionEnv
+from proximo.envs.wrappers.atari import WarpFrame as WarpFrame
+from proximo.envs.wrappers.minigrid import wrap_minigrid as wrap_minigrid
+from proximo.envs.wrappers.monitor import LoadMonitorResultsError as LoadMonitorResultsError
+from proximo.envs.wrappers.monitor import Monitor as Monitor
+from proximo.envs.wrappers.monitor import ResultsWriter as ResultsWriter
+from proximo.envs.wrappers.monitor import get_monitor_files as get_monitor_files
+from proximo.envs.wrappers.monitor import load_results as load_results
+from proximo.envs.wrappers.time_feature import TimeFeatureWrapper as TimeFeatureWrapper

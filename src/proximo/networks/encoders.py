@@ -83,33 +83,43 @@ class ImageCNN(BaseFeaturesExtractor):
         return self.linear(hidden)
 
 
+def dqn_convolutions(channels: int, last: int = 64) -> list[nn.Module]:
+    """The three convolutions of DQN (Mnih et al. 2015), of which the third gives ``last`` channels."""
+    # in place: the activations of the first layer are the largest arrays of a training step
+    return [
+        nn.Conv2d(channels, 32, kernel_size=8, stride=4),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(32, 64, kernel_size=4, stride=2),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(64, last, kernel_size=3, stride=1),
+        nn.ReLU(inplace=True),
+    ]
+
+
+def flat_size(convolutions: nn.Module, shape: Sequence[int], reader: str) -> int:
+    """How many numbers convolutions make of an image; the error for images that are too small names ``reader``."""
+    try:
+        with torch.no_grad():
+            return int(convolutions(torch.zeros(1, *shape)).shape[1])
+    except RuntimeError as error:
+        raise ValueError(
+            f"images of shape {tuple(shape)} (channels, height, width) are too small for {reader}"
+        ) from error
+
+
 class NatureCNN(ImageCNN):
     """The convolutional network of DQN (Mnih et al. 2015): three convolutions and one linear layer."""
 
     def __init__(self, observation_space: Space, features_dim: int = 512, normalized_image: bool = False) -> None:
         super().__init__(observation_space, features_dim, normalized_image)
-        channels = observation_space.shape[0]  # type: ignore[index]
-        # in place: the activations of the first layer are the largest arrays of a training step
-        self.cnn = nn.Sequential(
-            nn.Conv2d(channels, 32, kernel_size=8, stride=4),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(32, 64, kernel_size=4, stride=2),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(64, 64, kernel_size=3, stride=1),
-            nn.ReLU(inplace=True),
-            nn.Flatten(),
+        shape: tuple[int, ...] = observation_space.shape  # type: ignore[assignment]
+        self.cnn = nn.Sequential(*dqn_convolutions(shape[0]), nn.Flatten())
+        too_small = (
+            "NatureCNN, which needs at least 36 x 36 pixels; resize them or pass your own features_extractor_class"
         )
-        self.linear = nn.Sequential(nn.Linear(self._flat_size(observation_space), features_dim), nn.ReLU(inplace=True))
-
-    def _flat_size(self, space: Space) -> int:
-        try:
-            with torch.no_grad():
-                return int(self.cnn(torch.zeros(1, *space.shape)).shape[1])  # type: ignore[misc]
-        except RuntimeError as error:
-            raise ValueError(
-                f"images of shape {space.shape} (channels, height, width) are too small for NatureCNN, which needs at "
-                "least 36 x 36 pixels; resize them or pass your own features_extractor_class"
-            ) from error
+        self.linear = nn.Sequential(
+            nn.Linear(flat_size(self.cnn, shape, too_small), features_dim), nn.ReLU(inplace=True)
+        )
 
 
 class ResidualBlock(nn.Module):

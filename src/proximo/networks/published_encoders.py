@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from proximo.functional.spaces import Space, get_flattened_obs_dim
-from proximo.networks.encoders import BaseFeaturesExtractor, ImpalaCNN, residual_stages
+from proximo.networks.encoders import BaseFeaturesExtractor, ImpalaCNN, dqn_convolutions, flat_size, residual_stages
 
 
 class BaseEncoder(BaseFeaturesExtractor):
@@ -65,7 +65,7 @@ class ImageEncoder(BaseEncoder):
     Pixels are divided by 255 unless the space says that they lie within 0 and 1 already.
     """
 
-    def __init__(self, observation_space: Space, feature_dim: int) -> None:
+    def __init__(self, observation_space: Space, feature_dim: int = 512) -> None:
         shape = observation_space.shape
         if not isinstance(observation_space, spaces.Box) or shape is None or len(shape) != 3:
             raise ValueError(
@@ -75,20 +75,13 @@ class ImageEncoder(BaseEncoder):
         super().__init__(observation_space, feature_dim)
         self.scale = 255.0 if np.any(observation_space.high > 1.0) else 1.0
         self.trunk = self._make_trunk(shape[0])
-        self.linear = nn.Linear(self._flat_size(shape), feature_dim)
+        too_small = (
+            f"{type(self).__name__}; resize them, or take an encoder with smaller strides such as PathakCnnEncoder"
+        )
+        self.linear = nn.Linear(flat_size(self.trunk, shape, too_small), feature_dim)
 
     def _make_trunk(self, channels: int) -> nn.Sequential:
         raise NotImplementedError(f"{type(self).__name__} must make its convolutions in _make_trunk(channels)")
-
-    def _flat_size(self, shape: tuple[int, ...]) -> int:
-        try:
-            with torch.no_grad():
-                return int(self.trunk(torch.zeros(1, *shape)).shape[1])
-        except RuntimeError as error:
-            raise ValueError(
-                f"images of shape {shape} (channels, height, width) are too small for {type(self).__name__}; resize "
-                "them, or take an encoder with smaller strides such as PathakCnnEncoder"
-            ) from error
 
     def forward(self, obs: Tensor) -> Tensor:
         # channels last: a third faster on a CPU, and the same numbers
@@ -107,26 +100,12 @@ class MnihCnnEncoder(ImageEncoder):
 
     smallest_image: ClassVar[int] = 36  # pixels: the third layer then sees three by three
 
-    def __init__(self, observation_space: Space, feature_dim: int = 512) -> None:
-        super().__init__(observation_space, feature_dim)
-
     def _make_trunk(self, channels: int) -> nn.Sequential:
-        return nn.Sequential(
-            nn.Conv2d(channels, 32, kernel_size=8, stride=4),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(32, 64, kernel_size=4, stride=2),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(64, 32, kernel_size=3, stride=1),
-            nn.ReLU(inplace=True),
-            nn.Flatten(),
-        )
+        return nn.Sequential(*dqn_convolutions(channels, last=32), nn.Flatten())
 
 
 class PathakCnnEncoder(ImageEncoder):
     """The network of the intrinsic curiosity module (Pathak et al. 2017); it takes small images too."""
-
-    def __init__(self, observation_space: Space, feature_dim: int = 512) -> None:
-        super().__init__(observation_space, feature_dim)
 
     def _make_trunk(self, channels: int) -> nn.Sequential:
         layers: list[nn.Module] = []

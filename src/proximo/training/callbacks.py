@@ -16,38 +16,16 @@ from proximo.data import Array
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.vector.normalize import sync_envs_normalization
 from proximo.files.atomic import replacing
-from proximo.training.callback_base import (
-    BaseCallback,
-    CallbackList,
-    ConvertCallback,
-    EventCallback,
-    as_callback,
-    callback_wants_locals,
-    callback_wants_steps,
-    counters_only,
-)
+from proximo.training.callback_base import BaseCallback as BaseCallback
+from proximo.training.callback_base import CallbackList as CallbackList
+from proximo.training.callback_base import ConvertCallback as ConvertCallback
+from proximo.training.callback_base import EventCallback as EventCallback
+from proximo.training.callback_base import as_callback as as_callback
+from proximo.training.callback_base import callback_wants_locals as callback_wants_locals
+from proximo.training.callback_base import callback_wants_steps as callback_wants_steps
+from proximo.training.callback_base import counters_only as counters_only
 from proximo.training.loggers import announce
 from proximo.training.progress import ProgressDisplay
-
-__all__ = [
-    "BaseCallback",
-    "CallbackList",
-    "CheckpointCallback",
-    "ConvertCallback",
-    "EvalCallback",
-    "EventCallback",
-    "EveryNTimesteps",
-    "LogEveryNTimesteps",
-    "MaskableEvalCallback",
-    "ProgressBarCallback",
-    "StopTrainingOnMaxEpisodes",
-    "StopTrainingOnNoModelImprovement",
-    "StopTrainingOnRewardThreshold",
-    "as_callback",
-    "callback_wants_locals",
-    "callback_wants_steps",
-    "counters_only",
-]
 
 
 class CheckpointCallback(BaseCallback):

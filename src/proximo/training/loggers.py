@@ -15,52 +15,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proximo.errors import MissingExtraError, near_matches
-from proximo.training.log_formats import (
-    CSVOutputFormat,
-    Figure,
-    FormatUnsupportedError,
-    HParam,
-    HumanOutputFormat,
-    Image,
-    JSONOutputFormat,
-    KVWriter,
-    SeqWriter,
-    TensorBoardOutputFormat,
-    Video,
-    filter_excluded_keys,
-    require_tensorboard,
-)
+from proximo.training.log_formats import CSVOutputFormat as CSVOutputFormat
+from proximo.training.log_formats import Figure as Figure
+from proximo.training.log_formats import FormatUnsupportedError as FormatUnsupportedError
+from proximo.training.log_formats import HParam as HParam
+from proximo.training.log_formats import HumanOutputFormat as HumanOutputFormat
+from proximo.training.log_formats import Image as Image
+from proximo.training.log_formats import JSONOutputFormat as JSONOutputFormat
+from proximo.training.log_formats import KVWriter as KVWriter
+from proximo.training.log_formats import SeqWriter as SeqWriter
+from proximo.training.log_formats import TensorBoardOutputFormat as TensorBoardOutputFormat
+from proximo.training.log_formats import Video as Video
+from proximo.training.log_formats import filter_excluded_keys as filter_excluded_keys
+from proximo.training.log_formats import require_tensorboard
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = [
-    "DEBUG",
-    "DISABLED",
-    "ERROR",
-    "INFO",
-    "WARN",
-    "CSVOutputFormat",
-    "Figure",
-    "FormatUnsupportedError",
-    "HParam",
-    "HumanOutputFormat",
-    "Image",
-    "JSONOutputFormat",
-    "KVWriter",
-    "Logger",
-    "SeqWriter",
-    "TensorBoardOutputFormat",
-    "Video",
-    "announce",
-    "configure",
-    "configure_logger",
-    "filter_excluded_keys",
-    "get_latest_run_id",
-    "make_output_format",
-    "read_csv",
-    "read_json",
-]
 
 DEBUG = 10
 INFO = 20

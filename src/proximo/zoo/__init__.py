@@ -1,7 +1,5 @@
 """Tuned presets as data: ``load_preset("ppo", "CartPole-v1")`` tells how to make the environments and the model."""
 
-from __future__ import annotations
-
 from proximo.zoo.environments import make_preset_env
 from proximo.zoo.presets import Preset, available_presets, load_preset
 

@@ -14,17 +14,6 @@ from proximo.data import Array, Info
 from proximo.envs.wrappers.monitor import Monitor
 from proximo.errors import MissingExtraError
 
-__all__ = [
-    "AtariWrapper",
-    "ClipRewardEnv",
-    "EpisodicLifeEnv",
-    "FireResetEnv",
-    "MaxAndSkipEnv",
-    "NoopResetEnv",
-    "StickyActionEnv",
-    "WarpFrame",
-]
-
 NOOP, FIRE, SECOND = 0, 1, 2
 
 

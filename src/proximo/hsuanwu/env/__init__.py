@@ -1,7 +1,5 @@
 """Makers of vector environments that take and give tensors."""
 
-from __future__ import annotations
-
 from proximo.rllte.env import TorchVecEnv as TorchVecEnv
 from proximo.rllte.env import make_atari_env as make_atari_env
 from proximo.rllte.env import make_bullet_env as make_bullet_env

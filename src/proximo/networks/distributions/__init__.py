@@ -15,36 +15,19 @@ from torch import Tensor
 from torch import distributions as torch_distributions
 
 from proximo.functional.spaces import Space, get_action_dim
-from proximo.networks.distributions.base import Distribution, sum_independent_dims
-from proximo.networks.distributions.discrete import (
-    BernoulliDistribution,
-    CategoricalDistribution,
-    MaskableBernoulliDistribution,
-    MultiCategoricalDistribution,
+from proximo.networks.distributions.base import Distribution as Distribution
+from proximo.networks.distributions.base import sum_independent_dims as sum_independent_dims
+from proximo.networks.distributions.discrete import BernoulliDistribution as BernoulliDistribution
+from proximo.networks.distributions.discrete import CategoricalDistribution as CategoricalDistribution
+from proximo.networks.distributions.discrete import MaskableBernoulliDistribution as MaskableBernoulliDistribution
+from proximo.networks.distributions.discrete import MultiCategoricalDistribution as MultiCategoricalDistribution
+from proximo.networks.distributions.gaussian import DiagGaussianDistribution as DiagGaussianDistribution
+from proximo.networks.distributions.gaussian import SquashedDiagGaussianDistribution as SquashedDiagGaussianDistribution
+from proximo.networks.distributions.gaussian import TanhBijector as TanhBijector
+from proximo.networks.distributions.hybrid import HybridDistribution as HybridDistribution
+from proximo.networks.distributions.state_dependent import (
+    StateDependentNoiseDistribution as StateDependentNoiseDistribution,
 )
-from proximo.networks.distributions.gaussian import (
-    DiagGaussianDistribution,
-    SquashedDiagGaussianDistribution,
-    TanhBijector,
-)
-from proximo.networks.distributions.hybrid import HybridDistribution
-from proximo.networks.distributions.state_dependent import StateDependentNoiseDistribution
-
-__all__ = [
-    "BernoulliDistribution",
-    "CategoricalDistribution",
-    "DiagGaussianDistribution",
-    "Distribution",
-    "HybridDistribution",
-    "MaskableBernoulliDistribution",
-    "MultiCategoricalDistribution",
-    "SquashedDiagGaussianDistribution",
-    "StateDependentNoiseDistribution",
-    "TanhBijector",
-    "kl_divergence",
-    "make_proba_distribution",
-    "sum_independent_dims",
-]
 
 
 def make_proba_distribution(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from proximo.config import PPOConfig
 from proximo.data import Metrics
 from proximo.rllte.agent.learner_agent import LearnerAgent
 
@@ -33,21 +32,7 @@ class A2C(LearnerAgent):
         discount: float = 0.99,
         init_fn: str = "orthogonal",
     ) -> None:
-        config = PPOConfig(
-            learning_rate=lr,
-            n_steps=num_steps,
-            batch_size=batch_size,
-            n_epochs=n_epochs,
-            gamma=discount,
-            ent_coef=ent_coef,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            normalize_advantage=False,
-        )
-        super().__init__(
-            env, eval_env, tag, seed, device, pretraining, num_steps,
-            config=config, eps=eps, feature_dim=feature_dim, hidden_dim=hidden_dim, init_fn=init_fn,
-        )  # fmt: skip
+        super().__init__(locals())
         self.n_epochs = n_epochs
 
     def update(self) -> Metrics:

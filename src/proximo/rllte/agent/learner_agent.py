@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import torch
 from gymnasium import spaces
@@ -24,6 +25,26 @@ from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
 from proximo.rllte.xploit.policy.base import BasePolicy
 from proximo.rllte.xploit.storage import DictRolloutStorage, VanillaRolloutStorage
 
+BASE_ARGUMENTS = ("env", "eval_env", "tag", "seed", "device", "pretraining", "num_steps")
+
+OTHER_NAMES = {
+    "learning_rate": "lr",
+    "n_steps": "num_steps",
+    "gamma": "discount",
+    "rollouts_per_phase": "policy_epochs",
+}
+"""Hyperparameters that rllte and Hsuanwu call otherwise."""
+
+Config = TypeVar("Config", bound=PPOConfig)
+
+
+def configuration(arguments: Mapping[str, Any], config_class: type[Config], **others: Any) -> Config:
+    """The configuration that arguments by rllte's names say; those that it does not have are ignored."""
+    names = {name: OTHER_NAMES.get(name, name) for name in config_class.names()}
+    given = {name: arguments[theirs] for name, theirs in names.items() if theirs in arguments}
+    # the storage normalises advantages, over the whole rollout
+    return config_class(**given, **others, normalize_advantage=False)
+
 
 class LearnerAgent(OnPolicyAgent):
     """An agent whose update is one of the library's learners.
@@ -36,30 +57,26 @@ class LearnerAgent(OnPolicyAgent):
     storage: VanillaRolloutStorage
 
     def __init__(
-        self,
-        *base: Any,
-        config: PPOConfig,
-        eps: float,
-        feature_dim: int,
-        hidden_dim: int,
-        init_fn: str,
-        aux_critic: bool = False,
+        self, arguments: Mapping[str, Any], config_class: type[PPOConfig] = PPOConfig, aux_critic: bool = False
     ) -> None:
-        super().__init__(*base)
+        """``arguments`` are the ``locals()`` of an agent's constructor."""
+        config = configuration(arguments, config_class)
+        super().__init__(**{name: arguments[name] for name in BASE_ARGUMENTS})
         config.check_environments(self.num_envs)
-        self.feature_dim = feature_dim
-        self.lr, self.eps, self.discount = float(config.learning_rate), eps, config.gamma  # type: ignore[arg-type]
+        self._config = config
+        self.feature_dim = feature_dim = arguments["feature_dim"]
+        self.lr, self.eps, self.discount = float(config.learning_rate), arguments["eps"], config.gamma  # type: ignore[arg-type]
         self.vf_coef, self.ent_coef, self.max_grad_norm = config.vf_coef, config.ent_coef, config.max_grad_norm
         encoder = self._default_encoder(feature_dim)
         policy = OnPolicySharedActorCritic(
             self.observation_space,
             self.action_space,
             encoder.feature_dim,
-            hidden_dim,
+            arguments["hidden_dim"],
             opt_class=torch.optim.Adam,
-            opt_kwargs={"lr": self.lr, "eps": eps},
+            opt_kwargs={"lr": self.lr, "eps": self.eps},
             aux_critic=aux_critic,
-            init_fn=init_fn,
+            init_fn=arguments["init_fn"],
         )
         kind = DictRolloutStorage if isinstance(self.observation_space, spaces.Dict) else VanillaRolloutStorage
         storage = kind(
@@ -78,9 +95,8 @@ class LearnerAgent(OnPolicyAgent):
         if isinstance(space, spaces.Dict):
             return RaffinCombinedEncoder(space, feature_dim)
         if space.shape is not None and len(space.shape) == 3:
-            small = (
-                min(space.shape[1:]) < MnihCnnEncoder.smallest_image
-            )  # a grid, say, with a few pixels for each field
+            # a grid, say, with a few pixels for each field
+            small = min(space.shape[1:]) < MnihCnnEncoder.smallest_image
             return PathakCnnEncoder(space, feature_dim) if small else MnihCnnEncoder(space, feature_dim)
         return IdentityEncoder(space, get_flattened_obs_dim(space))
 

@@ -21,6 +21,8 @@ class PPG(LearnerAgent):
     ``num_aux_mini_batch`` minibatches, ``num_aux_grad_accum`` of which make one step.
     """
 
+    _config: PPGConfig
+
     def __init__(
         self,
         env: Any,
@@ -50,28 +52,7 @@ class PPG(LearnerAgent):
     ) -> None:
         if not isinstance(policy_epochs, int) or policy_epochs < 1:
             raise ValueError(f"policy_epochs is {policy_epochs!r}; expected a positive whole number")
-        config = PPGConfig(
-            learning_rate=lr,
-            n_steps=num_steps,
-            batch_size=batch_size,
-            rollouts_per_phase=policy_epochs,
-            aux_epochs=aux_epochs,
-            kl_coef=kl_coef,
-            num_aux_mini_batch=num_aux_mini_batch,
-            num_aux_grad_accum=num_aux_grad_accum,
-            gamma=discount,
-            clip_range=clip_range,
-            clip_range_vf=clip_range_vf,
-            ent_coef=ent_coef,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            normalize_advantage=False,
-        )
-        super().__init__(
-            env, eval_env, tag, seed, device, pretraining, num_steps,
-            config=config, eps=eps, feature_dim=feature_dim, hidden_dim=hidden_dim, init_fn=init_fn, aux_critic=True,
-        )  # fmt: skip
-        self._config = config
+        super().__init__(locals(), PPGConfig, aux_critic=True)
         self.clip_range, self.clip_range_vf = clip_range, clip_range_vf
         self.policy_epochs, self.aux_epochs, self.kl_coef = policy_epochs, aux_epochs, kl_coef
         self.num_aux_mini_batch, self.num_aux_grad_accum = num_aux_mini_batch, num_aux_grad_accum

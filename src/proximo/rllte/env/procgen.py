@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from proximo.envs.adapters.procgen import make_procgen_env as make_house_procgen_env
+from proximo.envs.adapters.procgen import make_procgen_env as make_procgen_vec_env
 from proximo.rllte.env.vec_env import TorchVecEnv
 
 
@@ -19,7 +19,7 @@ def make_procgen_env(
     distribution_mode: str = "easy",
 ) -> TorchVecEnv:
     """Images [env, 3, 64, 64] uint8 and normalised rewards, as of :func:`proximo.envs.make_procgen_env`."""
-    games = make_house_procgen_env(env_id, num_envs, seed, num_levels, start_level, distribution_mode, gamma)
+    games = make_procgen_vec_env(env_id, num_envs, seed, num_levels, start_level, distribution_mode, gamma)
     return TorchVecEnv(games, device)
 
 

@@ -1,23 +1,9 @@
 """rllte's evaluation toolkit, computed by :mod:`proximo.analysis.aggregates`."""
 
-from __future__ import annotations
-
-from proximo.analysis.aggregates import min_max_normalize
-from proximo.rllte.evaluation.comparison import Comparison
-from proximo.rllte.evaluation.performance import Performance
-from proximo.rllte.evaluation.visualization import (
-    plot_interval_estimates,
-    plot_performance_profile,
-    plot_probability_improvement,
-    plot_sample_efficiency_curve,
-)
-
-__all__ = [
-    "Comparison",
-    "Performance",
-    "min_max_normalize",
-    "plot_interval_estimates",
-    "plot_performance_profile",
-    "plot_probability_improvement",
-    "plot_sample_efficiency_curve",
-]
+from proximo.analysis.aggregates import min_max_normalize as min_max_normalize
+from proximo.rllte.evaluation.comparison import Comparison as Comparison
+from proximo.rllte.evaluation.performance import Performance as Performance
+from proximo.rllte.evaluation.visualization import plot_interval_estimates as plot_interval_estimates
+from proximo.rllte.evaluation.visualization import plot_performance_profile as plot_performance_profile
+from proximo.rllte.evaluation.visualization import plot_probability_improvement as plot_probability_improvement
+from proximo.rllte.evaluation.visualization import plot_sample_efficiency_curve as plot_sample_efficiency_curve

@@ -1,10 +1,6 @@
 """A2C and its policies."""
 
-from __future__ import annotations
-
-from proximo.agents.a2c import A2C
-from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
-from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy
-from proximo.networks.actor_critic import MultiInputActorCriticPolicy as MultiInputPolicy
-
-__all__ = ["A2C", "CnnPolicy", "MlpPolicy", "MultiInputPolicy"]
+from proximo.agents.a2c import A2C as A2C
+from proximo.sb3.a2c.policies import CnnPolicy as CnnPolicy
+from proximo.sb3.a2c.policies import MlpPolicy as MlpPolicy
+from proximo.sb3.a2c.policies import MultiInputPolicy as MultiInputPolicy

@@ -1,7 +1,5 @@
 """A2C."""
 
-from __future__ import annotations
-
 from proximo.agents.a2c import A2C
 from proximo.sb3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 

@@ -1,17 +1,9 @@
 """A2C's policies under their short names."""
 
-from __future__ import annotations
+from proximo.networks.actor_critic import ActorCriticCnnPolicy as ActorCriticCnnPolicy
+from proximo.networks.actor_critic import ActorCriticPolicy as ActorCriticPolicy
+from proximo.networks.actor_critic import MultiInputActorCriticPolicy as MultiInputActorCriticPolicy
 
-from proximo.networks.actor_critic import ActorCriticCnnPolicy, ActorCriticPolicy, MultiInputActorCriticPolicy
-from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
-from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy
-from proximo.networks.actor_critic import MultiInputActorCriticPolicy as MultiInputPolicy
-
-__all__ = [
-    "ActorCriticCnnPolicy",
-    "ActorCriticPolicy",
-    "CnnPolicy",
-    "MlpPolicy",
-    "MultiInputActorCriticPolicy",
-    "MultiInputPolicy",
-]
+CnnPolicy = ActorCriticCnnPolicy
+MlpPolicy = ActorCriticPolicy
+MultiInputPolicy = MultiInputActorCriticPolicy

@@ -1,7 +1,5 @@
 """Rollout buffers; one class stores plain and Dict observations."""
 
-from __future__ import annotations
-
 from proximo.rollout.storage import RolloutBuffer
 from proximo.rollout.storage import RolloutBuffer as BaseBuffer
 from proximo.rollout.storage import RolloutBuffer as DictRolloutBuffer

@@ -1,33 +1,14 @@
 """Callbacks."""
 
-from __future__ import annotations
-
-from proximo.training.callbacks import (
-    BaseCallback,
-    CallbackList,
-    CheckpointCallback,
-    ConvertCallback,
-    EvalCallback,
-    EventCallback,
-    EveryNTimesteps,
-    LogEveryNTimesteps,
-    ProgressBarCallback,
-    StopTrainingOnMaxEpisodes,
-    StopTrainingOnNoModelImprovement,
-    StopTrainingOnRewardThreshold,
-)
-
-__all__ = [
-    "BaseCallback",
-    "CallbackList",
-    "CheckpointCallback",
-    "ConvertCallback",
-    "EvalCallback",
-    "EventCallback",
-    "EveryNTimesteps",
-    "LogEveryNTimesteps",
-    "ProgressBarCallback",
-    "StopTrainingOnMaxEpisodes",
-    "StopTrainingOnNoModelImprovement",
-    "StopTrainingOnRewardThreshold",
-]
+from proximo.training.callbacks import BaseCallback as BaseCallback
+from proximo.training.callbacks import CallbackList as CallbackList
+from proximo.training.callbacks import CheckpointCallback as CheckpointCallback
+from proximo.training.callbacks import ConvertCallback as ConvertCallback
+from proximo.training.callbacks import EvalCallback as EvalCallback
+from proximo.training.callbacks import EventCallback as EventCallback
+from proximo.training.callbacks import EveryNTimesteps as EveryNTimesteps
+from proximo.training.callbacks import LogEveryNTimesteps as LogEveryNTimesteps
+from proximo.training.callbacks import ProgressBarCallback as ProgressBarCallback
+from proximo.training.callbacks import StopTrainingOnMaxEpisodes as StopTrainingOnMaxEpisodes
+from proximo.training.callbacks import StopTrainingOnNoModelImprovement as StopTrainingOnNoModelImprovement
+from proximo.training.callbacks import StopTrainingOnRewardThreshold as StopTrainingOnRewardThreshold

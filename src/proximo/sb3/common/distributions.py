@@ -1,31 +1,13 @@
 """Action distributions."""
 
-from __future__ import annotations
-
-from proximo.networks.distributions import (
-    BernoulliDistribution,
-    CategoricalDistribution,
-    DiagGaussianDistribution,
-    Distribution,
-    MultiCategoricalDistribution,
-    SquashedDiagGaussianDistribution,
-    StateDependentNoiseDistribution,
-    TanhBijector,
-    kl_divergence,
-    make_proba_distribution,
-    sum_independent_dims,
-)
-
-__all__ = [
-    "BernoulliDistribution",
-    "CategoricalDistribution",
-    "DiagGaussianDistribution",
-    "Distribution",
-    "MultiCategoricalDistribution",
-    "SquashedDiagGaussianDistribution",
-    "StateDependentNoiseDistribution",
-    "TanhBijector",
-    "kl_divergence",
-    "make_proba_distribution",
-    "sum_independent_dims",
-]
+from proximo.networks.distributions import BernoulliDistribution as BernoulliDistribution
+from proximo.networks.distributions import CategoricalDistribution as CategoricalDistribution
+from proximo.networks.distributions import DiagGaussianDistribution as DiagGaussianDistribution
+from proximo.networks.distributions import Distribution as Distribution
+from proximo.networks.distributions import MultiCategoricalDistribution as MultiCategoricalDistribution
+from proximo.networks.distributions import SquashedDiagGaussianDistribution as SquashedDiagGaussianDistribution
+from proximo.networks.distributions import StateDependentNoiseDistribution as StateDependentNoiseDistribution
+from proximo.networks.distributions import TanhBijector as TanhBijector
+from proximo.networks.distributions import kl_divergence as kl_divergence
+from proximo.networks.distributions import make_proba_distribution as make_proba_distribution
+from proximo.networks.distributions import sum_independent_dims as sum_independent_dims

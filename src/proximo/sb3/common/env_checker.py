@@ -1,7 +1,3 @@
 """Check that an environment keeps gymnasium's contract."""
 
-from __future__ import annotations
-
-from proximo.envs import check_env
-
-__all__ = ["check_env"]
+from proximo.envs import check_env as check_env

@@ -1,7 +1,3 @@
 """Evaluate a policy."""
 
-from __future__ import annotations
-
-from proximo.analysis.evaluation import evaluate_policy
-
-__all__ = ["evaluate_policy"]
+from proximo.analysis.evaluation import evaluate_policy as evaluate_policy

@@ -1,7 +1,5 @@
 """Episode statistics."""
 
-from __future__ import annotations
-
 from proximo.envs import Monitor, ResultsWriter, get_monitor_files, load_results
 from proximo.envs.wrappers.monitor import LoadMonitorResultsError
 

@@ -1,7 +1,5 @@
 """The base of on-policy algorithms."""
 
-from __future__ import annotations
-
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.sb3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 

@@ -1,22 +1,10 @@
 """Policies."""
 
-from __future__ import annotations
+from proximo.networks.actor_critic import ActorCriticCnnPolicy as ActorCriticCnnPolicy
+from proximo.networks.actor_critic import ActorCriticPolicy as ActorCriticPolicy
+from proximo.networks.actor_critic import BasePolicy as BasePolicy
+from proximo.networks.actor_critic import MultiInputActorCriticPolicy as MultiInputActorCriticPolicy
+from proximo.sb3.common.type_aliases import PyTorchObs as PyTorchObs
+from proximo.sb3.common.type_aliases import Schedule as Schedule
 
-from proximo.networks.actor_critic import (
-    ActorCriticCnnPolicy,
-    ActorCriticPolicy,
-    BasePolicy,
-    MultiInputActorCriticPolicy,
-)
-from proximo.networks.actor_critic import BasePolicy as BaseModel
-from proximo.sb3.common.type_aliases import PyTorchObs, Schedule
-
-__all__ = [
-    "ActorCriticCnnPolicy",
-    "ActorCriticPolicy",
-    "BaseModel",
-    "BasePolicy",
-    "MultiInputActorCriticPolicy",
-    "PyTorchObs",
-    "Schedule",
-]
+BaseModel = BasePolicy

@@ -8,25 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proximo.data import Array
-from proximo.envs import load_results
+from proximo.envs import load_results as load_results
 from proximo.errors import near_matches
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = [
-    "EPISODES_WINDOW",
-    "POSSIBLE_X_AXES",
-    "X_EPISODES",
-    "X_TIMESTEPS",
-    "X_WALLTIME",
-    "load_results",
-    "plot_curves",
-    "plot_results",
-    "rolling_window",
-    "ts2xy",
-    "window_func",
-]
 
 X_TIMESTEPS = "timesteps"
 X_EPISODES = "episodes"

@@ -1,7 +1,3 @@
 """Running statistics."""
 
-from __future__ import annotations
-
-from proximo.functional.statistics import RunningMeanStd
-
-__all__ = ["RunningMeanStd"]
+from proximo.functional.statistics import RunningMeanStd as RunningMeanStd

@@ -8,11 +8,9 @@ from typing import Any, SupportsFloat, TypeAlias
 import gymnasium as gym
 import torch
 
-from proximo.analysis.evaluation import Predictor as PolicyPredictor
-from proximo.data import Array, Schedule
-from proximo.data import Minibatch as DictRolloutBufferSamples
-from proximo.data import Minibatch as RolloutBufferSamples
-from proximo.data import TensorObservation as PyTorchObs
+from proximo.analysis.evaluation import Predictor
+from proximo.data import Array, Minibatch, TensorObservation
+from proximo.data import Schedule as Schedule
 from proximo.envs import VecEnv
 from proximo.training.callbacks import BaseCallback
 
@@ -25,20 +23,7 @@ AtariStepReturn: TypeAlias = tuple[Array, SupportsFloat, bool, bool, dict[str, A
 TensorDict: TypeAlias = dict[str, torch.Tensor]
 OptimizerStateDict: TypeAlias = dict[str, Any]
 MaybeCallback: TypeAlias = Callable[..., Any] | list[BaseCallback] | BaseCallback | None
-
-__all__ = [
-    "AtariResetReturn",
-    "AtariStepReturn",
-    "DictRolloutBufferSamples",
-    "GymEnv",
-    "GymObs",
-    "GymResetReturn",
-    "GymStepReturn",
-    "MaybeCallback",
-    "OptimizerStateDict",
-    "PolicyPredictor",
-    "PyTorchObs",
-    "RolloutBufferSamples",
-    "Schedule",
-    "TensorDict",
-]
+PyTorchObs: TypeAlias = TensorObservation
+RolloutBufferSamples: TypeAlias = Minibatch
+DictRolloutBufferSamples: TypeAlias = Minibatch
+PolicyPredictor: TypeAlias = Predictor

@@ -11,55 +11,32 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from proximo.agents.on_policy import set_random_seed
+from proximo.agents.on_policy import set_random_seed as set_random_seed
 from proximo.data import Array
-from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
-from proximo.functional.schedules import ConstantSchedule as constant_fn
-from proximo.functional.schedules import FloatSchedule as get_schedule_fn
-from proximo.functional.schedules import LinearSchedule as get_linear_fn
-from proximo.functional.spaces import Space, check_for_correct_spaces, is_vectorized_observation, obs_as_tensor
-from proximo.functional.spaces import is_vectorized_observation as is_vectorized_box_observation
-from proximo.functional.spaces import is_vectorized_observation as is_vectorized_dict_observation
-from proximo.functional.spaces import is_vectorized_observation as is_vectorized_discrete_observation
-from proximo.functional.spaces import is_vectorized_observation as is_vectorized_multibinary_observation
-from proximo.functional.spaces import is_vectorized_observation as is_vectorized_multidiscrete_observation
-from proximo.functional.statistics import explained_variance
-from proximo.networks.actor_critic import get_device
-from proximo.sb3.common.type_aliases import GymEnv, Schedule, TensorDict
-from proximo.training.loggers import configure_logger, get_latest_run_id
+from proximo.functional.schedules import ConstantSchedule as ConstantSchedule
+from proximo.functional.schedules import FloatSchedule as FloatSchedule
+from proximo.functional.schedules import LinearSchedule as LinearSchedule
+from proximo.functional.spaces import Space
+from proximo.functional.spaces import check_for_correct_spaces as check_for_correct_spaces
+from proximo.functional.spaces import is_vectorized_observation as is_vectorized_observation
+from proximo.functional.spaces import obs_as_tensor as obs_as_tensor
+from proximo.functional.statistics import explained_variance as explained_variance
+from proximo.networks.actor_critic import get_device as get_device
+from proximo.sb3.common.type_aliases import GymEnv as GymEnv
+from proximo.sb3.common.type_aliases import Schedule as Schedule
+from proximo.sb3.common.type_aliases import TensorDict as TensorDict
+from proximo.training.loggers import configure_logger as configure_logger
+from proximo.training.loggers import get_latest_run_id as get_latest_run_id
 from proximo.version import __version__
 
-__all__ = [
-    "ConstantSchedule",
-    "FloatSchedule",
-    "GymEnv",
-    "LinearSchedule",
-    "Schedule",
-    "TensorDict",
-    "check_for_correct_spaces",
-    "check_shape_equal",
-    "configure_logger",
-    "constant_fn",
-    "explained_variance",
-    "get_device",
-    "get_latest_run_id",
-    "get_linear_fn",
-    "get_parameters_by_name",
-    "get_schedule_fn",
-    "get_system_info",
-    "is_vectorized_box_observation",
-    "is_vectorized_dict_observation",
-    "is_vectorized_discrete_observation",
-    "is_vectorized_multibinary_observation",
-    "is_vectorized_multidiscrete_observation",
-    "is_vectorized_observation",
-    "obs_as_tensor",
-    "polyak_update",
-    "safe_mean",
-    "set_random_seed",
-    "update_learning_rate",
-    "zip_strict",
-]
+constant_fn = ConstantSchedule
+get_schedule_fn = FloatSchedule
+get_linear_fn = LinearSchedule
+is_vectorized_box_observation = is_vectorized_observation
+is_vectorized_dict_observation = is_vectorized_observation
+is_vectorized_discrete_observation = is_vectorized_observation
+is_vectorized_multibinary_observation = is_vectorized_observation
+is_vectorized_multidiscrete_observation = is_vectorized_observation
 
 
 def safe_mean(arr: Sequence[float] | Array) -> float:

@@ -1,10 +1,6 @@
 """PPO and its policies."""
 
-from __future__ import annotations
-
-from proximo.agents.ppo import PPO
-from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
-from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy
-from proximo.networks.actor_critic import MultiInputActorCriticPolicy as MultiInputPolicy
-
-__all__ = ["PPO", "CnnPolicy", "MlpPolicy", "MultiInputPolicy"]
+from proximo.agents.ppo import PPO as PPO
+from proximo.sb3.ppo.policies import CnnPolicy as CnnPolicy
+from proximo.sb3.ppo.policies import MlpPolicy as MlpPolicy
+from proximo.sb3.ppo.policies import MultiInputPolicy as MultiInputPolicy

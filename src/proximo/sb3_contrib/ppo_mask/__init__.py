@@ -1,10 +1,6 @@
 """MaskablePPO and its policies."""
 
-from __future__ import annotations
-
-from proximo.agents.maskable_ppo import MaskablePPO
-from proximo.networks.maskable import MaskableActorCriticCnnPolicy as CnnPolicy
-from proximo.networks.maskable import MaskableActorCriticPolicy as MlpPolicy
-from proximo.networks.maskable import MaskableMultiInputActorCriticPolicy as MultiInputPolicy
-
-__all__ = ["CnnPolicy", "MaskablePPO", "MlpPolicy", "MultiInputPolicy"]
+from proximo.agents.maskable_ppo import MaskablePPO as MaskablePPO
+from proximo.sb3_contrib.ppo_mask.policies import CnnPolicy as CnnPolicy
+from proximo.sb3_contrib.ppo_mask.policies import MlpPolicy as MlpPolicy
+from proximo.sb3_contrib.ppo_mask.policies import MultiInputPolicy as MultiInputPolicy

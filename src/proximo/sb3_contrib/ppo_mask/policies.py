@@ -1,21 +1,9 @@
 """MaskablePPO's policies under their short names."""
 
-from __future__ import annotations
+from proximo.networks.maskable import MaskableActorCriticCnnPolicy as MaskableActorCriticCnnPolicy
+from proximo.networks.maskable import MaskableActorCriticPolicy as MaskableActorCriticPolicy
+from proximo.networks.maskable import MaskableMultiInputActorCriticPolicy as MaskableMultiInputActorCriticPolicy
 
-from proximo.networks.maskable import (
-    MaskableActorCriticCnnPolicy,
-    MaskableActorCriticPolicy,
-    MaskableMultiInputActorCriticPolicy,
-)
-from proximo.networks.maskable import MaskableActorCriticCnnPolicy as CnnPolicy
-from proximo.networks.maskable import MaskableActorCriticPolicy as MlpPolicy
-from proximo.networks.maskable import MaskableMultiInputActorCriticPolicy as MultiInputPolicy
-
-__all__ = [
-    "CnnPolicy",
-    "MaskableActorCriticCnnPolicy",
-    "MaskableActorCriticPolicy",
-    "MaskableMultiInputActorCriticPolicy",
-    "MlpPolicy",
-    "MultiInputPolicy",
-]
+CnnPolicy = MaskableActorCriticCnnPolicy
+MlpPolicy = MaskableActorCriticPolicy
+MultiInputPolicy = MaskableMultiInputActorCriticPolicy

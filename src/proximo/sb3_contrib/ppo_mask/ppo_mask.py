@@ -1,7 +1,5 @@
 """MaskablePPO."""
 
-from __future__ import annotations
-
 from proximo.agents.maskable_ppo import MaskablePPO
 from proximo.envs.wrappers.action_masker import get_action_masks, is_masking_supported
 from proximo.sb3.common.type_aliases import GymEnv, MaybeCallback, Schedule

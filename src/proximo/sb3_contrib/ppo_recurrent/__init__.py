@@ -1,10 +1,6 @@
 """RecurrentPPO and its policies."""
 
-from __future__ import annotations
-
-from proximo.agents.recurrent_ppo import RecurrentPPO
-from proximo.networks.recurrent import RecurrentActorCriticCnnPolicy as CnnLstmPolicy
-from proximo.networks.recurrent import RecurrentActorCriticPolicy as MlpLstmPolicy
-from proximo.networks.recurrent import RecurrentMultiInputActorCriticPolicy as MultiInputLstmPolicy
-
-__all__ = ["CnnLstmPolicy", "MlpLstmPolicy", "MultiInputLstmPolicy", "RecurrentPPO"]
+from proximo.agents.recurrent_ppo import RecurrentPPO as RecurrentPPO
+from proximo.sb3_contrib.ppo_recurrent.policies import CnnLstmPolicy as CnnLstmPolicy
+from proximo.sb3_contrib.ppo_recurrent.policies import MlpLstmPolicy as MlpLstmPolicy
+from proximo.sb3_contrib.ppo_recurrent.policies import MultiInputLstmPolicy as MultiInputLstmPolicy

@@ -1,21 +1,9 @@
 """RecurrentPPO's policies under their short names."""
 
-from __future__ import annotations
+from proximo.networks.recurrent import RecurrentActorCriticCnnPolicy as RecurrentActorCriticCnnPolicy
+from proximo.networks.recurrent import RecurrentActorCriticPolicy as RecurrentActorCriticPolicy
+from proximo.networks.recurrent import RecurrentMultiInputActorCriticPolicy as RecurrentMultiInputActorCriticPolicy
 
-from proximo.networks.recurrent import (
-    RecurrentActorCriticCnnPolicy,
-    RecurrentActorCriticPolicy,
-    RecurrentMultiInputActorCriticPolicy,
-)
-from proximo.networks.recurrent import RecurrentActorCriticCnnPolicy as CnnLstmPolicy
-from proximo.networks.recurrent import RecurrentActorCriticPolicy as MlpLstmPolicy
-from proximo.networks.recurrent import RecurrentMultiInputActorCriticPolicy as MultiInputLstmPolicy
-
-__all__ = [
-    "CnnLstmPolicy",
-    "MlpLstmPolicy",
-    "MultiInputLstmPolicy",
-    "RecurrentActorCriticCnnPolicy",
-    "RecurrentActorCriticPolicy",
-    "RecurrentMultiInputActorCriticPolicy",
-]
+CnnLstmPolicy = RecurrentActorCriticCnnPolicy
+MlpLstmPolicy = RecurrentActorCriticPolicy
+MultiInputLstmPolicy = RecurrentMultiInputActorCriticPolicy

@@ -1,7 +1,5 @@
 """RecurrentPPO."""
 
-from __future__ import annotations
-
 from proximo.agents.recurrent_ppo import RecurrentPPO
 from proximo.data import RNNStates
 from proximo.sb3.common.type_aliases import GymEnv, MaybeCallback, Schedule

@@ -1,10 +1,6 @@
 """TRPO and its policies."""
 
-from __future__ import annotations
-
-from proximo.agents.trpo import TRPO
-from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
-from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy
-from proximo.networks.actor_critic import MultiInputActorCriticPolicy as MultiInputPolicy
-
-__all__ = ["TRPO", "CnnPolicy", "MlpPolicy", "MultiInputPolicy"]
+from proximo.agents.trpo import TRPO as TRPO
+from proximo.sb3_contrib.trpo.policies import CnnPolicy as CnnPolicy
+from proximo.sb3_contrib.trpo.policies import MlpPolicy as MlpPolicy
+from proximo.sb3_contrib.trpo.policies import MultiInputPolicy as MultiInputPolicy

@@ -1,17 +1,8 @@
-"""TRPO's policies under their short names."""
+"""TRPO's policies under their short names: A2C's."""
 
-from __future__ import annotations
-
-from proximo.networks.actor_critic import ActorCriticCnnPolicy, ActorCriticPolicy, MultiInputActorCriticPolicy
-from proximo.networks.actor_critic import ActorCriticCnnPolicy as CnnPolicy
-from proximo.networks.actor_critic import ActorCriticPolicy as MlpPolicy
-from proximo.networks.actor_critic import MultiInputActorCriticPolicy as MultiInputPolicy
-
-__all__ = [
-    "ActorCriticCnnPolicy",
-    "ActorCriticPolicy",
-    "CnnPolicy",
-    "MlpPolicy",
-    "MultiInputActorCriticPolicy",
-    "MultiInputPolicy",
-]
+from proximo.sb3.a2c.policies import ActorCriticCnnPolicy as ActorCriticCnnPolicy
+from proximo.sb3.a2c.policies import ActorCriticPolicy as ActorCriticPolicy
+from proximo.sb3.a2c.policies import CnnPolicy as CnnPolicy
+from proximo.sb3.a2c.policies import MlpPolicy as MlpPolicy
+from proximo.sb3.a2c.policies import MultiInputActorCriticPolicy as MultiInputActorCriticPolicy
+from proximo.sb3.a2c.policies import MultiInputPolicy as MultiInputPolicy

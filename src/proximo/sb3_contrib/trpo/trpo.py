@@ -1,7 +1,5 @@
 """TRPO."""
 
-from __future__ import annotations
-
 from proximo.agents.trpo import TRPO
 from proximo.sb3.common.type_aliases import GymEnv, MaybeCallback, Schedule
 

@@ -1,5 +1,3 @@
 """Trainers."""
 
-from __future__ import annotations
-
 from proximo.hsuanwu.common.engine.on_policy_trainer import OnPolicyTrainer as OnPolicyTrainer

@@ -1,5 +1,3 @@
 """Learners."""
 
-from __future__ import annotations
-
 from proximo.hsuanwu.xploit.learner.ppg import PPGLearner as PPGLearner

@@ -21,6 +21,7 @@ from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.hsuanwu.xplore import distribution as distributions
 from proximo.learners.ppg import PPGLearner as LibraryLearner
 from proximo.networks.actor_critic import get_device
+from proximo.rllte.agent.learner_agent import configuration
 from proximo.rllte.common.prototype.base_agent import output_width
 from proximo.rollout.phase import PhaseBuffer
 
@@ -77,20 +78,7 @@ class PPGLearner:
             raise ValueError(f"eps is {eps}; expected a positive number")
         self.feature_dim, self.hidden_dim, self.lr, self.eps = feature_dim, hidden_dim, lr, eps
         self.num_policy_mini_batch, self.clip_range = num_policy_mini_batch, clip_range
-        self.config = PPGConfig(
-            learning_rate=lr,
-            rollouts_per_phase=policy_epochs,
-            aux_epochs=aux_epochs,
-            kl_coef=kl_coef,
-            num_aux_mini_batch=num_aux_mini_batch,
-            num_aux_grad_accum=num_aux_grad_accum,
-            clip_range=clip_range,
-            clip_range_vf=clip_range,
-            ent_coef=ent_coef,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            normalize_advantage=False,  # the storage has done it, over the whole rollout
-        )
+        self.config = configuration(locals(), PPGConfig, clip_range_vf=clip_range)
         shared = EncoderAndTrunk(self.observation_space, self._default_encoder(), feature_dim, hidden_dim)
         self.network = TrunkPolicy(self.observation_space, self.action_space, shared, lr, eps).to(self.device)
         # follows torch's global generator, so that seeding that one makes a run repeatable

@@ -1,7 +1,5 @@
 """Distributions of actions."""
 
-from __future__ import annotations
-
 from proximo.rllte.xplore.distribution import Bernoulli as Bernoulli
 from proximo.rllte.xplore.distribution import Categorical as Categorical
 from proximo.rllte.xplore.distribution import DiagonalGaussian as DiagonalGaussian

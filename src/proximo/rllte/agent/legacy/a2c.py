@@ -1,5 +1,3 @@
 """rllte's module path of A2C."""
 
-from __future__ import annotations
-
 from proximo.rllte.agent.a2c import A2C as A2C

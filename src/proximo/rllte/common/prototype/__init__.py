@@ -1,7 +1,5 @@
 """The bases of rllte's classes, for your own agents, policies, encoders, storages, rewards and augmentations."""
 
-from __future__ import annotations
-
 from proximo.networks.published_encoders import BaseEncoder as BaseEncoder
 from proximo.rllte.common.prototype.base_agent import BaseAgent as BaseAgent
 from proximo.rllte.common.prototype.on_policy_agent import OnPolicyAgent as OnPolicyAgent

@@ -1,5 +1,3 @@
 """rllte's module path of BaseEncoder."""
 
-from __future__ import annotations
-
 from proximo.networks.published_encoders import BaseEncoder as BaseEncoder

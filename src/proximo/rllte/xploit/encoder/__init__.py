@@ -1,7 +1,5 @@
 """Encoders, from observations to features."""
 
-from __future__ import annotations
-
 from proximo.networks.published_encoders import EspeholtResidualEncoder as EspeholtResidualEncoder
 from proximo.networks.published_encoders import IdentityEncoder as IdentityEncoder
 from proximo.networks.published_encoders import MnihCnnEncoder as MnihCnnEncoder

@@ -1,16 +1,8 @@
 """Action distributions, called as rllte calls them: ``Categorical()(logits)`` is the distribution of a batch."""
 
-from __future__ import annotations
-
-from proximo.rllte.xplore.distribution.base import BaseDistribution
-from proximo.rllte.xplore.distribution.continuous import DiagonalGaussian, SquashedNormal
-from proximo.rllte.xplore.distribution.discrete import Bernoulli, Categorical, MultiCategorical
-
-__all__ = [
-    "BaseDistribution",
-    "Bernoulli",
-    "Categorical",
-    "DiagonalGaussian",
-    "MultiCategorical",
-    "SquashedNormal",
-]
+from proximo.rllte.xplore.distribution.base import BaseDistribution as BaseDistribution
+from proximo.rllte.xplore.distribution.continuous import DiagonalGaussian as DiagonalGaussian
+from proximo.rllte.xplore.distribution.continuous import SquashedNormal as SquashedNormal
+from proximo.rllte.xplore.distribution.discrete import Bernoulli as Bernoulli
+from proximo.rllte.xplore.distribution.discrete import Categorical as Categorical
+from proximo.rllte.xplore.distribution.discrete import MultiCategorical as MultiCategorical

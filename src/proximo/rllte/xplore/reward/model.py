@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proximo.errors import near_matches
+from proximo.networks.encoders import dqn_convolutions, flat_size
 
 ENCODER_MODELS = ("mnih", "espeholt", "pathak")
 WEIGHT_INITS = ("default", "orthogonal")
@@ -31,7 +32,8 @@ class ObservationEncoder(nn.Module):
             raise ValueError(f"unknown weight_init {weight_init!r}; {near_matches(weight_init, WEIGHT_INITS)}")
         if len(obs_shape) == 3:
             convolutions = nn.Sequential(*_convolutions(obs_shape[0], encoder_model), nn.Flatten())
-            width = _flat_width(convolutions, obs_shape)
+            too_small = "encoder_model='mnih', which needs 36 x 36 pixels; use encoder_model='pathak'"
+            width = flat_size(convolutions, obs_shape, too_small)
             self.trunk = nn.Sequential(*convolutions, nn.Linear(width, latent_dim))
         else:
             self.trunk = nn.Sequential(
@@ -49,29 +51,11 @@ class ObservationEncoder(nn.Module):
 
 def _convolutions(channels: int, encoder_model: str) -> list[nn.Module]:
     if encoder_model == "mnih":
-        return [
-            nn.Conv2d(channels, 32, 8, stride=4),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 4, stride=2),
-            nn.ReLU(),
-            nn.Conv2d(64, 64, 3),
-            nn.ReLU(),
-        ]
+        return dqn_convolutions(channels)
     layers: list[nn.Module] = []
     for width in (channels, 32, 32, 32):
         layers += [nn.Conv2d(width, 32, 3, stride=2, padding=1), nn.ELU()]
     return layers
-
-
-def _flat_width(convolutions: nn.Module, obs_shape: Sequence[int]) -> int:
-    try:
-        with torch.no_grad():
-            return int(convolutions(torch.zeros(1, *obs_shape)).shape[1])
-    except RuntimeError as error:
-        raise ValueError(
-            f"images of shape {tuple(obs_shape)} (channels, height, width) are too small for encoder_model='mnih', "
-            "which needs 36 x 36 pixels; use encoder_model='pathak'"
-        ) from error
 
 
 class InverseDynamicsModel(nn.Module):

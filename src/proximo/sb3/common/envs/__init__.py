@@ -1,23 +1,9 @@
 """Small environments for tests."""
 
-from __future__ import annotations
-
-from proximo.envs.testing.environments import (
-    BitFlippingEnv,
-    FakeImageEnv,
-    IdentityEnv,
-    IdentityEnvBox,
-    IdentityEnvMultiBinary,
-    IdentityEnvMultiDiscrete,
-    SimpleMultiObsEnv,
-)
-
-__all__ = [
-    "BitFlippingEnv",
-    "FakeImageEnv",
-    "IdentityEnv",
-    "IdentityEnvBox",
-    "IdentityEnvMultiBinary",
-    "IdentityEnvMultiDiscrete",
-    "SimpleMultiObsEnv",
-]
+from proximo.envs.testing.environments import BitFlippingEnv as BitFlippingEnv
+from proximo.envs.testing.environments import FakeImageEnv as FakeImageEnv
+from proximo.envs.testing.environments import IdentityEnv as IdentityEnv
+from proximo.envs.testing.environments import IdentityEnvBox as IdentityEnvBox
+from proximo.envs.testing.environments import IdentityEnvMultiBinary as IdentityEnvMultiBinary
+from proximo.envs.testing.environments import IdentityEnvMultiDiscrete as IdentityEnvMultiDiscrete
+from proximo.envs.testing.environments import SimpleMultiObsEnv as SimpleMultiObsEnv

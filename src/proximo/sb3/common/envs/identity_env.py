@@ -1,21 +1,8 @@
 """Environments whose best action is their observation."""
 
-from __future__ import annotations
-
-from proximo.envs.testing.environments import (
-    FakeImageEnv,
-    IdentityEnv,
-    IdentityEnvBox,
-    IdentityEnvMultiBinary,
-    IdentityEnvMultiDiscrete,
-)
-from proximo.sb3.common.type_aliases import GymStepReturn
-
-__all__ = [
-    "FakeImageEnv",
-    "GymStepReturn",
-    "IdentityEnv",
-    "IdentityEnvBox",
-    "IdentityEnvMultiBinary",
-    "IdentityEnvMultiDiscrete",
-]
+from proximo.envs.testing.environments import FakeImageEnv as FakeImageEnv
+from proximo.envs.testing.environments import IdentityEnv as IdentityEnv
+from proximo.envs.testing.environments import IdentityEnvBox as IdentityEnvBox
+from proximo.envs.testing.environments import IdentityEnvMultiBinary as IdentityEnvMultiBinary
+from proximo.envs.testing.environments import IdentityEnvMultiDiscrete as IdentityEnvMultiDiscrete
+from proximo.sb3.common.type_aliases import GymStepReturn as GymStepReturn

@@ -1,7 +1,3 @@
 """RMSprop in TensorFlow's form."""
 
-from __future__ import annotations
-
-from proximo.networks.optimizers import RMSpropTFLike
-
-__all__ = ["RMSpropTFLike"]
+from proximo.networks.optimizers import RMSpropTFLike as RMSpropTFLike

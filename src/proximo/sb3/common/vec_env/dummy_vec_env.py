@@ -1,7 +1,5 @@
 """Environments in a loop."""
 
-from __future__ import annotations
-
 from proximo.envs import DummyVecEnv
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

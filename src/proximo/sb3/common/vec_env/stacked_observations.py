@@ -1,7 +1,5 @@
 """Stacks of observations."""
 
-from __future__ import annotations
-
 from proximo.envs import StackedObservations
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

@@ -1,7 +1,5 @@
 """Environments in worker processes."""
 
-from __future__ import annotations
-
 from proximo.envs import SubprocVecEnv
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

@@ -1,7 +1,5 @@
 """Stop at NaN."""
 
-from __future__ import annotations
-
 from proximo.envs import VecCheckNan
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

@@ -1,7 +1,5 @@
 """One key of Dict observations."""
 
-from __future__ import annotations
-
 from proximo.envs import VecExtractDictObs
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

@@ -1,7 +1,5 @@
 """Stacks of frames."""
 
-from __future__ import annotations
-
 from proximo.envs import VecFrameStack
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

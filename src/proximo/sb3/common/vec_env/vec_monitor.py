@@ -1,7 +1,5 @@
 """Episode statistics of a vector environment."""
 
-from __future__ import annotations
-
 from proximo.envs import VecMonitor
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

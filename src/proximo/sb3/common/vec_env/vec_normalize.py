@@ -1,7 +1,5 @@
 """Normalised observations and rewards."""
 
-from __future__ import annotations
-
 from proximo.envs import VecNormalize
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

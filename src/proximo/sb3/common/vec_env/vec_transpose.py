@@ -1,7 +1,5 @@
 """Images with channels first."""
 
-from __future__ import annotations
-
 from proximo.envs import VecTransposeImage
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

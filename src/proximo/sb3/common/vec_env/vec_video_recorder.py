@@ -1,7 +1,5 @@
 """Videos."""
 
-from __future__ import annotations
-
 from proximo.envs import VecVideoRecorder
 from proximo.envs.vector.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 

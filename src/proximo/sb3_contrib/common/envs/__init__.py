@@ -1,11 +1,5 @@
 """Identity environments of which some wrong actions are forbidden."""
 
-from __future__ import annotations
-
-from proximo.envs.testing.environments import (
-    InvalidActionEnvDiscrete,
-    InvalidActionEnvMultiBinary,
-    InvalidActionEnvMultiDiscrete,
-)
-
-__all__ = ["InvalidActionEnvDiscrete", "InvalidActionEnvMultiBinary", "InvalidActionEnvMultiDiscrete"]
+from proximo.envs.testing.environments import InvalidActionEnvDiscrete as InvalidActionEnvDiscrete
+from proximo.envs.testing.environments import InvalidActionEnvMultiBinary as InvalidActionEnvMultiBinary
+from proximo.envs.testing.environments import InvalidActionEnvMultiDiscrete as InvalidActionEnvMultiDiscrete

@@ -1,17 +1,10 @@
 """Rollout buffers; one class stores masks, memory and Dict observations alike."""
 
-from __future__ import annotations
+from proximo.data import Minibatch
+from proximo.rollout.storage import RolloutBuffer
+from proximo.sb3.common.type_aliases import TensorDict as TensorDict
 
-from proximo.data import Minibatch as MaskableDictRolloutBufferSamples
-from proximo.data import Minibatch as MaskableRolloutBufferSamples
-from proximo.rollout.storage import RolloutBuffer as MaskableDictRolloutBuffer
-from proximo.rollout.storage import RolloutBuffer as MaskableRolloutBuffer
-from proximo.sb3.common.type_aliases import TensorDict
-
-__all__ = [
-    "MaskableDictRolloutBuffer",
-    "MaskableDictRolloutBufferSamples",
-    "MaskableRolloutBuffer",
-    "MaskableRolloutBufferSamples",
-    "TensorDict",
-]
+MaskableRolloutBuffer = RolloutBuffer
+MaskableDictRolloutBuffer = RolloutBuffer
+MaskableRolloutBufferSamples = Minibatch
+MaskableDictRolloutBufferSamples = Minibatch

@@ -1,7 +1,5 @@
 """Evaluate a policy that is told which actions are allowed."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from proximo.analysis import evaluation

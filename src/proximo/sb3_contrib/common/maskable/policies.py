@@ -1,18 +1,7 @@
 """Policies for masked actions."""
 
-from __future__ import annotations
-
-from proximo.networks.maskable import (
-    MaskableActorCriticCnnPolicy,
-    MaskableActorCriticPolicy,
-    MaskableMultiInputActorCriticPolicy,
-)
-from proximo.sb3.common.type_aliases import PyTorchObs, Schedule
-
-__all__ = [
-    "MaskableActorCriticCnnPolicy",
-    "MaskableActorCriticPolicy",
-    "MaskableMultiInputActorCriticPolicy",
-    "PyTorchObs",
-    "Schedule",
-]
+from proximo.networks.maskable import MaskableActorCriticCnnPolicy as MaskableActorCriticCnnPolicy
+from proximo.networks.maskable import MaskableActorCriticPolicy as MaskableActorCriticPolicy
+from proximo.networks.maskable import MaskableMultiInputActorCriticPolicy as MaskableMultiInputActorCriticPolicy
+from proximo.sb3.common.type_aliases import PyTorchObs as PyTorchObs
+from proximo.sb3.common.type_aliases import Schedule as Schedule

@@ -1,7 +1,5 @@
 """Ask environments for their action masks."""
 
-from __future__ import annotations
-
 from proximo.envs.wrappers.action_masker import EXPECTED_METHOD_NAME, get_action_masks, is_masking_supported
 from proximo.sb3.common.type_aliases import GymEnv
 

@@ -13,25 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from proximo.data import Array, Minibatch, RNNStates
+from proximo.data import Array, Minibatch
+from proximo.data import RNNStates as RNNStates
 from proximo.functional.spaces import Space
 from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import RolloutBuffer
-from proximo.sb3_contrib.common.recurrent.type_aliases import (
-    RecurrentDictRolloutBufferSamples,
-    RecurrentRolloutBufferSamples,
-)
 
-__all__ = [
-    "RNNStates",
-    "RecurrentDictRolloutBuffer",
-    "RecurrentDictRolloutBufferSamples",
-    "RecurrentRolloutBuffer",
-    "RecurrentRolloutBufferSamples",
-    "create_sequencers",
-    "pad",
-    "pad_and_flatten",
-]
+RecurrentRolloutBufferSamples = Minibatch
+RecurrentDictRolloutBufferSamples = Minibatch
 
 
 class RecurrentRolloutBuffer(RolloutBuffer):

@@ -1,19 +1,7 @@
 """Policies with memory."""
 
-from __future__ import annotations
-
-from proximo.data import RNNStates
-from proximo.networks.recurrent import (
-    RecurrentActorCriticCnnPolicy,
-    RecurrentActorCriticPolicy,
-    RecurrentMultiInputActorCriticPolicy,
-)
-from proximo.sb3.common.type_aliases import Schedule
-
-__all__ = [
-    "RNNStates",
-    "RecurrentActorCriticCnnPolicy",
-    "RecurrentActorCriticPolicy",
-    "RecurrentMultiInputActorCriticPolicy",
-    "Schedule",
-]
+from proximo.data import RNNStates as RNNStates
+from proximo.networks.recurrent import RecurrentActorCriticCnnPolicy as RecurrentActorCriticCnnPolicy
+from proximo.networks.recurrent import RecurrentActorCriticPolicy as RecurrentActorCriticPolicy
+from proximo.networks.recurrent import RecurrentMultiInputActorCriticPolicy as RecurrentMultiInputActorCriticPolicy
+from proximo.sb3.common.type_aliases import Schedule as Schedule

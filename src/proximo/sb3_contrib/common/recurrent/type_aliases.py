@@ -1,7 +1,5 @@
 """Names for types of policies with memory."""
 
-from __future__ import annotations
-
 from proximo.data import Minibatch as RecurrentDictRolloutBufferSamples
 from proximo.data import Minibatch as RecurrentRolloutBufferSamples
 from proximo.data import RNNStates

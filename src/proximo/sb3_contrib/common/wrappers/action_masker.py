@@ -1,7 +1,3 @@
 """Give an environment action masks."""
 
-from __future__ import annotations
-
-from proximo.envs.wrappers.action_masker import ActionMasker
-
-__all__ = ["ActionMasker"]
+from proximo.envs.wrappers.action_masker import ActionMasker as ActionMasker
