@@ -262,6 +262,9 @@ def plot(results: list[dict[str, Any]]) -> None:
         axis.spines[["top", "right"]].set_visible(False)
         if axis.lines:
             axis.legend(frameon=False, fontsize="small", title="(seeds)", title_fontsize="small")
+        else:
+            axis.set(xticks=[], yticks=[], xlabel="", ylabel="")
+            axis.text(0.5, 0.5, "no finished run yet", ha="center", va="center", transform=axis.transAxes, color="gray")
     figure.savefig(RESULTS / "pybullet.png", dpi=120)
     plt.close(figure)
 
