@@ -13,6 +13,9 @@ from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+import numpy as np
+import torch
+
 from proximo.data import Schedule
 from proximo.functional.schedules import FloatSchedule
 
@@ -47,6 +50,17 @@ ANYTHING = Check(lambda value: True, "anything")
 # a number or a function of the progress that remains, 1 to 0; what it gives must be finite and not negative
 SCHEDULE = Check(lambda value: True, "a number or a function of the remaining progress (1 to 0)")
 POSITIVE_SCHEDULE = Check(lambda value: value > 0, "a positive number to begin with")
+
+
+def plain_number(value: Any) -> Any:
+    """A number of NumPy or PyTorch as Python's own; anything else as it is.
+
+    >>> plain_number(np.float32(0.5)), plain_number(torch.tensor(2)), plain_number(None)
+    (0.5, 2, None)
+    """
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray | torch.Tensor) and value.ndim == 0):
+        return value.item()
+    return value
 
 
 def hyperparameter(meaning: str, default: Any = MISSING, check: Check = ANYTHING) -> Any:
@@ -124,14 +138,17 @@ class OnPolicyConfig:
     def as_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.names()}
 
+    def changed(self, **values: Any) -> Self:
+        """The same with other values, which are not checked again: schedules may be at their end."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.__dict__.update(values)
+        return other
+
     def at(self, progress_remaining: float) -> Self:
         """The same with each schedule replaced by its value at a progress, 1 at the start and 0 at the end."""
-        evaluated = object.__new__(type(self))  # without the checks, which these values have passed
-        evaluated.__dict__.update(self.__dict__)
-        for name, value in self.__dict__.items():
-            if callable(value):
-                evaluated.__dict__[name] = FloatSchedule(value)(progress_remaining)
-        return evaluated
+        schedules = {name: value for name, value in self.__dict__.items() if callable(value)}
+        return self.changed(**{name: FloatSchedule(value)(progress_remaining) for name, value in schedules.items()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,3 +129,87 @@ def test_constructors_have_the_defaults_of_their_configuration(algorithm: Any) -
         assert parameters[name].default == field.default, name
     for name in parameters:
         assert f"\n    {name}" in algorithm.__doc__, name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_epochs", np.int64(2)), ("ent_coef", np.array(0.1)), ("ent_coef", torch.tensor(0.1)),
+     ("gamma", np.float32(0.5)), ("clip_range", np.float32(0.1)), ("learning_rate", np.float32(1e-3))],
+)  # fmt: skip
+def test_numbers_of_numpy_and_torch_are_numbers(name: str, value: Any) -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", **SMALL).learn(64, callback=Setter(**{name: value}))
+    assert getattr(model.configuration(), name) == pytest.approx(float(value))
+
+
+def test_a_schedule_may_end_at_zero_and_give_numbers_of_numpy() -> None:
+    """Checks are for how a training begins; a schedule's own values are used as they come."""
+
+    class Own(PPG):
+        def _setup_lr_schedule(self) -> None:
+            self.lr_schedule = lambda progress: np.float32(1e-3) * progress
+
+    model = Own(
+        "MlpPolicy", "CartPole-v1", rollouts_per_phase=2, batch_size=16, clip_range_vf=lambda p: 0.2 * p, **SMALL
+    )
+    model.learn(128, log_interval=None)
+    assert model.logger.name_to_value["train/learning_rate"] == 0.0
+    assert "train/kl_loss" in model.logger.name_to_value
+
+
+def test_the_length_of_a_phase_changes_with_the_next_one() -> None:
+    model = PPG("MlpPolicy", "CartPole-v1", rollouts_per_phase=2, batch_size=32, **SMALL)
+    model.learn(32)
+    model.rollouts_per_phase = 1
+    model.learn(32, reset_num_timesteps=False)  # the phase that has begun ends as it is
+    assert model.learner.phase.rollouts == 2
+    model.learn(32, reset_num_timesteps=False)
+    assert model.learner.phase.rollouts == 1
+
+
+class WhileCollecting(BaseCallback):
+    """Loads other weights at every step, and asks who runs them."""
+
+    def _on_step(self) -> bool:
+        parameters = self.model.get_parameters()
+        parameters["policy"]["value_net.weight"].zero_()
+        parameters["policy"]["value_net.bias"].fill_(100.0 * self.n_calls)
+        self.model.set_parameters({name: dict(part) for name, part in parameters.items()})
+        self.model.policy.optimizer.load_state_dict(self.model.policy.optimizer.state_dict())
+        assert self.model.backend.startswith(("fused", "torch"))
+        return True
+
+
+@pytest.mark.parametrize("backend", ["fused", "torch"])
+def test_weights_loaded_within_a_rollout_act_at_once(backend: Any) -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=5, batch_size=5, seed=0, backend=backend)
+    model.learn(5, callback=WhileCollecting())
+    assert model.rollout_buffer.values[1:, 0].tolist() == [100.0, 200.0, 300.0, 400.0]
+
+
+def test_epochs_of_a_users_buffer_may_differ_in_length() -> None:
+    class Growing(RolloutBuffer):
+        passes = 0
+
+        def get(self, batch_size: int | None = None) -> Any:
+            self.passes += 1
+            return super().get(self.buffer_size if self.passes == 1 else 8)
+
+    model = PPO("MlpPolicy", "CartPole-v1", rollout_buffer_class=Growing, n_epochs=2, **SMALL).learn(32)
+    assert model._n_updates == 2
+
+
+def test_another_distribution_is_noticed() -> None:
+    model = PPO("MlpPolicy", "Pendulum-v1", **SMALL)
+    assert model.backend == "fused"
+    kind = type(model.policy.action_dist)
+    model.policy.action_dist = type("Still", (kind,), {"sample": lambda self: self.mode()})(1)
+    assert model.backend == "torch: action distribution is Still"
+
+
+def test_a_parameter_frozen_after_a_phase_stays() -> None:
+    model = PPG("MlpPolicy", "CartPole-v1", rollouts_per_phase=1, batch_size=32, **SMALL).learn(32)
+    layer = model.policy.mlp_extractor.policy_net[0]
+    layer.weight.requires_grad_(False)
+    before = layer.weight.clone()
+    model.learn(64, reset_num_timesteps=False)
+    assert torch.equal(before, layer.weight)

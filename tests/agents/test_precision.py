@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from proximo import PPO, RecurrentPPO, evaluate, make_vec_env
+from proximo.learners.ppo import PPOLearner
 
 
 def test_cartpole_is_learnt() -> None:
@@ -51,6 +52,21 @@ def test_the_forward_pass_is_of_lower_precision() -> None:
         values[precision] = torch.as_tensor(model.runtime.backend.values(observations))
     difference = (values["float32"] - values["bf16"]).abs().max()
     assert 1e-4 < float(difference) < 0.1
+
+
+def test_state_dependent_noise_and_terms_of_ones_own() -> None:
+    class Extra(PPOLearner):
+        def loss_terms(self, batch: Any, settings: Any) -> Any:
+            terms = super().loss_terms(batch, settings)
+            return terms._replace(extra={"value": self.policy.predict_values(batch.observations).mean()})
+
+    model = PPO(
+        "MlpPolicy", "Pendulum-v1", n_steps=32, batch_size=16, seed=0, use_sde=True, precision="bf16",
+        learner_class=Extra,
+    )  # fmt: skip
+    model.learn(32, log_interval=None)
+    assert isinstance(model.logger.name_to_value["train/value"], float)
+    assert model.rollout_buffer.actions.dtype == "float32"
 
 
 def test_another_word_is_refused() -> None:

@@ -88,7 +88,7 @@ class A2C(OnPolicyAlgorithm):
         return UpdateSettings.of(
             config,
             progress,
-            learning_rate=self.lr_schedule(progress),
+            learning_rate=float(self.lr_schedule(progress)),
             objective="plain",
             batch_size=self.n_steps * self.n_envs,
             n_epochs=1,

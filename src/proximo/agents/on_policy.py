@@ -19,7 +19,7 @@ from proximo.agents.environment import EnvironmentSide
 from proximo.agents.saving import FileSide
 from proximo.backends.base import BackendChoice, Precision
 from proximo.backends.runtime import Runtime
-from proximo.config import OnPolicyConfig
+from proximo.config import OnPolicyConfig, plain_number
 from proximo.data import Array, Info, Metrics, Observation, Schedule
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import near_matches
@@ -72,7 +72,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls) and cls.__module__.startswith("proximo."):
-            cls.__doc__ = f"{cls.__doc__}\n    Arguments:\n\n{describe_arguments(cls)}\n    "
+            cls.__doc__ = f"{cls.__doc__ or ''}\n    Arguments:\n\n{describe_arguments(cls)}\n    "
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         if self.verbose >= 1:
             print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self.runtime.bind()
-        self._known_values = {name: getattr(self, name) for name in self.config_class.names()}
+        self._known_values = {name: plain_number(getattr(self, name)) for name in self.config_class.names()}
         self._configuration = self.config_class(**self._known_values)
 
     def _make_learner(self) -> Any:
@@ -277,7 +277,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
 
     def configuration(self) -> OnPolicyConfig:
         """The hyperparameters of this moment; what was changed since is checked, and passed on to who keeps a copy."""
-        values = {name: getattr(self, name) for name in self.config_class.names()}
+        values = {name: plain_number(getattr(self, name)) for name in self.config_class.names()}
         if values != self._known_values:
             self._configuration = self.config_class(**values)
             if values["learning_rate"] != self._known_values["learning_rate"]:
@@ -399,8 +399,9 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self.configuration()  # a callback may have changed the discount
         collector.keep_final_observations = self.reward_shaper is not None
         listener = CallbackListener(self, callback)
-        if not collector.collect(self.runtime.backend, rollout_buffer, listener, context):
-            return False
+        with self.runtime.held() as backend:
+            if not collector.collect(backend, rollout_buffer, listener, context):
+                return False
         listener.count_whole(n_rollout_steps * self.n_envs)
         if self.reward_shaper is not None:
             collector.shape_rewards(rollout_buffer.rollout, self.reward_shaper)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -147,7 +146,7 @@ class PPG(PPO):
     def train(self) -> None:
         """Update the policy from the rollout buffer, after the last rollout of a phase the whole network."""
         settings = self._settings()
-        phases: Any = replace(
-            self.configuration().at(self._current_progress_remaining), learning_rate=settings.learning_rate
-        )
+        phases: Any = self.configuration().at(self._current_progress_remaining)
+        phases = phases.changed(learning_rate=settings.learning_rate)
+        self.learner.resize_phase(self.rollouts_per_phase)
         self._record_update(self.learner.update(self.rollout_buffer, settings, phases))

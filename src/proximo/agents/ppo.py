@@ -88,7 +88,7 @@ class PPO(OnPolicyAlgorithm):
         """The hyperparameters of this moment, schedules evaluated."""
         config: Any = self.configuration()
         progress = self._current_progress_remaining
-        rate, skip = self.lr_schedule(progress), self.on_non_finite == "skip"
+        rate, skip = float(self.lr_schedule(progress)), self.on_non_finite == "skip"
         return UpdateSettings.of(config, progress, learning_rate=rate, skip_non_finite=skip)
 
     def train(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -87,7 +86,8 @@ class TRPO(OnPolicyAlgorithm):
         """The hyperparameters of this moment, schedules evaluated."""
         config: Any = self.configuration()
         progress = self._current_progress_remaining
-        return replace(config.at(progress), learning_rate=self.lr_schedule(progress))
+        evaluated: TRPOConfig = config.at(progress).changed(learning_rate=float(self.lr_schedule(progress)))
+        return evaluated
 
     def train(self) -> None:
         """One step of the policy, then the value network's, from the rollout buffer; records the metrics."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -57,6 +58,7 @@ class Runtime:
         self._policy: ActorCriticPolicy | None = None
         self._backend: Backend | None = None
         self._bound_obstacle: str | None = None
+        self._held = False
 
     @property
     def policy(self) -> ActorCriticPolicy:
@@ -71,13 +73,25 @@ class Runtime:
     @property
     def backend(self) -> Backend:
         """Who runs the policy; bound again when the policy, a part of it, its optimiser or the obstacle has changed."""
-        if self._backend is None or not self._is_current(self._backend):
+        if self._backend is None or not (self._held or self._is_current(self._backend)):
             return self.bind()
         return self._backend
 
-    def refresh(self) -> None:
-        """Bind again now, if anything has moved."""
-        _ = self.backend
+    @contextmanager
+    def held(self) -> Iterator[Backend]:
+        """The backend for a whole rollout: whatever a callback moves meanwhile, nothing is bound before its end."""
+        backend = self.backend
+        self._held = True
+        try:
+            yield backend
+        finally:
+            self._held = False
+
+    def bring_back_optimizer(self) -> None:
+        """After ``optimizer.load_state_dict``: its state back into the flat memory, which stays where it is."""
+        flat = None if self._backend is None else self._backend.flat
+        if flat is not None and flat.module is self.policy and flat.optimizer is self.policy.optimizer:
+            flat.rebind()
 
     def _is_current(self, backend: Backend) -> bool:
         flat = backend.flat
@@ -116,8 +130,9 @@ class Runtime:
                 precision=self.precision,
                 reduce=self.reduce,
             )
-        if previous is not None and policy.recurrent:
-            self._backend.states = previous.states  # what a policy with memory remembers outlives a new binding
+        if previous is not None and previous.states is not None and policy.recurrent:
+            # what a policy with memory remembers outlives a new binding
+            self._backend.states = previous.states.map(lambda part: part.to(policy.device))
         return self._backend
 
     @property

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proximo.backends.base import Loss, Precision, UpdateReport, non_finite_update, split_epochs
+from proximo.backends.base import Loss, Precision, UpdateReport, non_finite_update
 from proximo.backends.gradient_step import GradientStep, Reduce
 from proximo.backends.noise import draw_noise, draw_normals
 from proximo.backends.transfers import to_device, to_host
@@ -175,7 +175,7 @@ class TorchBackend:
                 terms, stopped = self._minibatch(batch, settings, loss, len(rows))
                 rows.append(torch.stack([term.detach().float() for term in terms[:TERMS]]))  # type: ignore[union-attr]
                 for name, term in terms.extra.items():
-                    extra.setdefault(name, []).append(term.detach())
+                    extra.setdefault(name, []).append(term.detach().float())
                 counts[-1] += 1
                 if stopped:
                     break
@@ -184,7 +184,7 @@ class TorchBackend:
         terms_read = torch.stack(rows).cpu().numpy().astype(np.float64)
         if not settings.skip_non_finite and (skipped := np.flatnonzero(np.isnan(terms_read[:, -1]))).size:
             raise non_finite_update(int(skipped[0]))
-        epochs = split_epochs(terms_read, counts[0])
+        epochs = np.split(terms_read, np.cumsum(counts)[:-1])
         return UpdateReport(epochs, {name: torch.stack(terms).cpu().numpy() for name, terms in extra.items()})
 
     def _minibatch(self, batch: Minibatch, settings: UpdateSettings, loss: Loss, index: int) -> tuple[LossTerms, bool]:

@@ -31,10 +31,10 @@ def _unpacked(piece: Tensor, like: Array) -> Tensor:
 
 
 def to_host(columns: Sequence[Tensor]) -> list[Array]:
-    """[batch, …] tensors as float32 arrays [batch, column], brought over as one; the CPU's are not copied."""
+    """[batch, …] tensors as arrays [batch, column] of float32 or whole numbers, brought over as one piece."""
     flat = [column.reshape(len(column), -1) for column in columns]
     if flat[0].device.type == "cpu":
-        return [column.numpy() for column in flat]
+        return [(column.float() if column.is_floating_point() else column).numpy() for column in flat]
     joined = torch.cat([column.to(torch.float32) for column in flat], dim=1).cpu().numpy()
     ends = np.cumsum([column.shape[1] for column in flat])[:-1]
     return np.split(joined, ends, axis=1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -59,6 +58,13 @@ class FlatAdam:
         self._whole.grad = flat.gradients
         self.adam = torch.optim.Adam([self._whole], eps=self.eps, fused=True)
         self.load_moments(previous)
+
+    def rest_frozen(self) -> None:
+        """Forget the momentum of parameters that were frozen since: without a gradient they would still move."""
+        for segment in self.flat.segments:
+            if not segment.parameter.requires_grad and (state := self.adam.state[self._whole]):
+                for moment in MOMENTS:
+                    segment.view(state[moment]).zero_()
 
     def moments(self) -> dict[str, Tensor]:
         """Adam's memory by name of parameter (``"value_net.bias.exp_avg"``), and its count of steps (``"step"``)."""
@@ -136,14 +142,22 @@ class PPGLearner:
         self._optimizer = FlatAdam(flat, eps=float(self.policy.optimizer.param_groups[0].get("eps", 1e-8)))
         return self._optimizer
 
+    def resize_phase(self, rollouts: int) -> None:
+        """Change the number of rollouts per phase; a phase that has begun is finished as it is."""
+        phase = self.phase
+        if rollouts != phase.rollouts and not phase.stored:
+            self.phase = PhaseBuffer(
+                rollouts, phase.steps, phase.environments, phase.observation_space, phase.mask_width
+            )
+
     # -- the policy phase
 
     def _policy_update(self, buffer: RolloutBuffer, settings: UpdateSettings, value_epochs: int) -> Metrics:
         if settings.normalize_advantage:
             buffer.advantages = normalized(buffer.advantages, buffer.rollout.valid)
-            settings = replace(settings, normalize_advantage=False)
+            settings = settings.changed(normalize_advantage=False)
         common = min(settings.n_epochs, value_epochs)
-        metrics = self.policy_phase.update(buffer, replace(settings, n_epochs=common))
+        metrics = self.policy_phase.update(buffer, settings.changed(n_epochs=common))
         surplus = max(settings.n_epochs, value_epochs) - common
         if value_epochs > common:
             self._surplus_epochs(buffer, settings, surplus, of_value=True)
@@ -186,6 +200,7 @@ class PPGLearner:
         optimizer = self.optimizer
         rate = phases.learning_rate if phases.aux_learning_rate is None else phases.aux_learning_rate
         optimizer.adam.param_groups[0]["lr"] = rate
+        optimizer.rest_frozen()
         step = self.runtime.gradient_step(optimizer.adam)
         with self.policy.auxiliary_phase():
             old = self._old_rows()

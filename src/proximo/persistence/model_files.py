@@ -300,4 +300,4 @@ def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[st
             model.policy.reset_noise(model.n_envs)  # as large as these weights say
     if "policy.optimizer" in parameters:
         model.policy.optimizer.load_state_dict(dict(parameters["policy.optimizer"]))
-        model.runtime.refresh()  # a state that does not fit the weights is refused here, not in training
+        model.runtime.bring_back_optimizer()  # a state that does not fit the weights is refused here, not in training

@@ -104,6 +104,7 @@ def changeable(policy: ActorCriticPolicy) -> tuple[object, ...]:
     """What may become an obstacle without a part of the policy being replaced; cheap enough for every iteration."""
     optimizer = policy.optimizer
     return (
+        policy.action_dist,  # by identity: another one may sample in another way
         [method for method in METHODS if method in vars(policy)],
         [any(parameter._backward_hooks for parameter in group["params"]) for group in optimizer.param_groups],
         [group.get(option) for group in optimizer.param_groups for option in (*UNSUPPORTED_OPTIONS, "eps")],
