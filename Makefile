@@ -29,7 +29,7 @@ help:
 	@echo "make demo             install, train PPO on CartPole-v1 until solved, film the agent"
 	@echo "make test             install what tests need; lint, types, import contract, tests"
 	@echo "make test-arithmetic  the numeric tests as other x86-64 CPUs compute: without FMA; with AVX2 and two threads"
-	@echo "make test-install     each extra alone, installed and used offline, read-only, as nobody: half an hour"
+	@echo "make test-install     each extra alone, installed and used offline, its packages read-only: about ten minutes"
 	@echo "make test-slow        the long proofs: trainings to a score, faults in great number"
 	@echo "make bench            the speed comparison with Stable-Baselines3"
 	@echo "make bench-all        that, and those with rllte, of PPG and of checkpoints: hours"

@@ -338,7 +338,6 @@ class UpdateSettings(PPOConfig):
         settings.__dict__.update(_DEFAULTS)
         settings.__dict__.update(config.at(progress_remaining).__dict__)
         settings.__dict__.update(others)
-        _check_value("objective", settings.objective, _OBJECTIVE)
         return settings
 
 
@@ -350,7 +349,6 @@ def scheduled_names() -> set[str]:
 
 
 _DEFAULTS = {item.name: item.default for item in fields(UpdateSettings)}
-_OBJECTIVE: Check = UpdateSettings.__dataclass_fields__["objective"].metadata["check"]
 
 
 def _warn_of_short_minibatch(n_steps: int, environments: int, batch_size: int) -> None:

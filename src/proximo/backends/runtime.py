@@ -89,15 +89,15 @@ class Runtime:
 
     def bring_back_optimizer(self) -> None:
         """After ``optimizer.load_state_dict``: its state back into the flat memory, which stays where it is."""
-        flat = None if self._backend is None else self._backend.flat
-        if flat is not None and flat.module is self.policy and flat.optimizer is self.policy.optimizer:
-            flat.rebind()
+        if self._backend is not None and self._holds_policy(self._backend.flat):
+            self._backend.flat.rebind()
 
     def _is_current(self, backend: Backend) -> bool:
-        flat = backend.flat
-        same = flat.module is self.policy and flat.optimizer is self.policy.optimizer
-        same = same and backend.generator is self.generator
+        same = self._holds_policy(backend.flat) and backend.generator is self.generator
         return same and backend.is_current() and self._own_obstacle() == self._bound_obstacle
+
+    def _holds_policy(self, flat: FlatParameters) -> bool:
+        return flat.module is self.policy and flat.optimizer is self.policy.optimizer
 
     def _own_obstacle(self) -> str | None:
         if self.choice == "torch":

@@ -16,15 +16,13 @@ from proximo.backends.noise import draw_noise, draw_normals
 from proximo.backends.transfers import to_device, to_host
 from proximo.config import UpdateSettings
 from proximo.data import Array, Minibatch, Observation, RNNStates, Rollout, TensorObservation
-from proximo.functional.losses import LossTerms
+from proximo.functional.losses import TERMS, LossTerms
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions import StateDependentNoiseDistribution
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.recurrent import RecurrentActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
-
-TERMS = 6  # of LossTerms, without the extra ones
 
 
 class TorchBackend:
@@ -64,6 +62,7 @@ class TorchBackend:
     def start_rollout(self, steps: int, environments: int) -> None:
         """Draw the random numbers of a whole rollout; they move to the device together."""
         self.policy.set_training_mode(False)
+        self._noise = None
         if kinds := self.policy.action_dist.noise_kinds:
             noise = np.empty((steps, environments, len(kinds)), np.float32)
             draw_noise(noise, kinds, self.generator)
@@ -109,8 +108,8 @@ class TorchBackend:
         rollout.values[step] = value_rows[:, 0]
         rollout.log_probs[step] = log_prob_rows[:, 0]
         rollout.actions[step] = columns.reshape(rollout.actions.shape[1:])
-        chosen = rollout.actions[step].reshape(actions.shape)
-        return self.policy.bound_actions(chosen.astype(rollout.actions.dtype))
+        chosen = rollout.actions[step].reshape(actions.shape).copy()  # an environment may keep its action
+        return self.policy.bound_actions(chosen)
 
     def _inputs(
         self, observations: Observation, *others: Array | None
@@ -196,10 +195,6 @@ class TorchBackend:
         if settings.target_kl is not None and bool(finite) and float(terms.approx_kl) > 1.5 * settings.target_kl:
             return terms, True
         applied = self.step.apply(finite, norm, settings.max_grad_norm)
-        if isinstance(applied, Tensor):
-            return terms._replace(loss=torch.where(applied, terms.loss.detach(), math.nan)), False
-        if not applied:
-            if not settings.skip_non_finite:
-                raise non_finite_update(index)
-            return terms._replace(loss=torch.full_like(terms.loss.detach(), math.nan)), False
-        return terms, False
+        if applied is False and not settings.skip_non_finite:  # an accelerator's answer is read after the update
+            raise non_finite_update(index)
+        return terms._replace(loss=torch.where(finite, terms.loss.detach(), math.nan)), False

@@ -22,6 +22,9 @@ class LossTerms(NamedTuple):
     extra: Mapping[str, Tensor] = {}  # further terms to be logged, by name; the loss holds them already
 
 
+TERMS = len(LossTerms._fields) - 1  # numbers per minibatch, without the extra ones
+
+
 def normalize(advantages: Tensor) -> Tensor:
     """Zero mean and unit deviation over a minibatch; a single sample has no deviation and stays as it is."""
     if advantages.numel() < 2:

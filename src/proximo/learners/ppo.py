@@ -19,6 +19,7 @@ from proximo.config import UpdateSettings
 from proximo.data import Metrics, Minibatch
 from proximo.files.encoding import register_class
 from proximo.functional.losses import (
+    TERMS,
     LossTerms,
     approximate_kl,
     clip_fraction,
@@ -32,8 +33,6 @@ from proximo.learners.metrics import common_metrics
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.minibatches import keep_valid
 from proximo.rollout.storage import RolloutBuffer, is_stock
-
-TERMS = len(LossTerms._fields) - 1  # numbers per minibatch, without the extra ones
 
 
 class PPOLearner:

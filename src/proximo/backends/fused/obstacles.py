@@ -13,7 +13,7 @@ from gymnasium import spaces
 from torch import nn
 
 from proximo.backends.fused.structures import UPDATE, ActionKind, Activation, Head, Optimizer
-from proximo.config import OnPolicyConfig, TRPOConfig
+from proximo.config import A2CConfig, OnPolicyConfig, PPGConfig, PPOConfig, TRPOConfig
 from proximo.functional.actions import stored_action_dtype
 from proximo.functional.spaces import is_image_space
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -72,13 +72,9 @@ ACTION_KINDS: dict[np.dtype[Any], ActionKind] = {
 }
 
 
-# what the kernels read of an update's settings, and hyperparameters that concern neither loss nor gradient step
-OF_OTHERS = (
-    "n_steps gamma gae_lambda n_epochs use_rms_prop rms_prop_eps rollouts_per_phase value_epochs aux_epochs kl_coef "
-)
-OF_OTHERS += "num_aux_mini_batch num_aux_grad_accum aux_learning_rate"
-OF_TRPO = TRPOConfig.names()  # whose update is PyTorch's
-KNOWN_SETTINGS = {*(UPDATE.names or ()), *OF_OTHERS.split(), *OF_TRPO}
+# what the kernels read of an update's settings, what the update reads before them, and what is another phase's
+OTHER_CONFIGURATIONS = {*A2CConfig.names(), *PPGConfig.names(), *TRPOConfig.names()} - {*PPOConfig.names()}
+KNOWN_SETTINGS = {*(UPDATE.names or ()), "n_steps", "gamma", "gae_lambda", "n_epochs", *OTHER_CONFIGURATIONS}
 
 
 def fused_obstacle(policy: ActorCriticPolicy) -> str | None:
