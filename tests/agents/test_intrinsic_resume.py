@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from proximo import PPO, make_vec_env
+from proximo.exploration.shaping import IntrinsicReward
 from proximo.rllte.env.vec_env import TorchVecEnv
 from proximo.rllte.xplore import reward
-from proximo.rllte.xplore.shaping import IntrinsicReward
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 
 STEPS = 64

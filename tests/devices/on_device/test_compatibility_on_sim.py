@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from proximo import PPO as ProximoPPO
 from proximo import make_vec_env
+from proximo.exploration.shaping import IntrinsicReward
 from proximo.hsuanwu.common.engine import OnPolicyTrainer
 from proximo.rllte.agent import A2C, PPG, PPO
 from proximo.rllte.env import make_rllte_env
@@ -24,7 +25,6 @@ from proximo.rllte.xploit.encoder import IdentityEncoder
 from proximo.rllte.xploit.policy import OnPolicyDecoupledActorCritic
 from proximo.rllte.xplore import reward as rewards
 from proximo.rllte.xplore.augmentation import Identity, RandomShift
-from proximo.rllte.xplore.shaping import IntrinsicReward
 
 SMALL: dict[str, Any] = {"num_steps": 16, "batch_size": 16, "hidden_dim": 16}
 PHASE: dict[str, Any] = {"policy_epochs": 2, "aux_epochs": 1, "num_aux_mini_batch": 2}

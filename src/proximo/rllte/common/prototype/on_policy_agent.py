@@ -16,11 +16,11 @@ import torch
 from proximo.analysis.evaluation import evaluate
 from proximo.backends.runtime import Runtime
 from proximo.data import Info, Metrics, Observation, Rollout
+from proximo.exploration.shaping import IntrinsicReward
 from proximo.rllte.common.acting import PlainPolicyBackend
 from proximo.rllte.common.prototype.base_agent import BaseAgent, to_vec_env
 from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
 from proximo.rllte.xploit.storage.rollout_storage import StorageBatches, VanillaRolloutStorage
-from proximo.rllte.xplore.shaping import IntrinsicReward
 from proximo.rollout.collector import Collector
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.allocator import retain_freed_memory

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proximo.exploration.base import Transitions
+from proximo.exploration.icm import InverseDynamicsReward
 from proximo.functional.novelty import episodic_distances, soft_counts
 from proximo.functional.statistics import RunningMeanStd
-from proximo.rllte.xplore.reward.base import Transitions
-from proximo.rllte.xplore.reward.icm import InverseDynamicsReward
 
 # states of one open episode that are remembered; older ones are forgotten
 EPISODE_CAPACITY = 5_000

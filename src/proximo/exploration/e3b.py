@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proximo.exploration.base import Transitions
+from proximo.exploration.icm import InverseDynamicsReward
 from proximo.functional.novelty import elliptical_bonus
-from proximo.rllte.xplore.reward.base import Transitions
-from proximo.rllte.xplore.reward.icm import InverseDynamicsReward
 
 
 class E3B(InverseDynamicsReward):

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from proximo.exploration.base import Transitions
+from proximo.exploration.model import Distillation
+from proximo.exploration.pseudo_counts import PseudoCounts
 from proximo.functional.statistics import RunningMeanStd
-from proximo.rllte.xplore.reward.base import Transitions
-from proximo.rllte.xplore.reward.model import Distillation
-from proximo.rllte.xplore.reward.pseudo_counts import PseudoCounts
 
 
 class NGU(PseudoCounts):

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proximo.rllte.xplore.reward.base import NoveltyReward, Transitions
-from proximo.rllte.xplore.reward.model import ForwardDynamicsModel, ObservationEncoder
+from proximo.exploration.base import NoveltyReward, Transitions
+from proximo.exploration.model import ForwardDynamicsModel, ObservationEncoder
 
 
 class Disagreement(NoveltyReward):

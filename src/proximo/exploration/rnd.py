@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from proximo.rllte.xplore.reward.base import NoveltyReward, Transitions
-from proximo.rllte.xplore.reward.model import Distillation
+from proximo.exploration.base import NoveltyReward, Transitions
+from proximo.exploration.model import Distillation
 
 
 class RND(NoveltyReward):

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proximo.exploration.base import NoveltyReward, Transitions
+from proximo.exploration.model import ObservationEncoder
 from proximo.functional.novelty import nearest_neighbour_novelty
-from proximo.rllte.xplore.reward.base import NoveltyReward, Transitions
-from proximo.rllte.xplore.reward.model import ObservationEncoder
 
 
 class RE3(NoveltyReward):

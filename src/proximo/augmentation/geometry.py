@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from proximo.rllte.xplore.augmentation.base import BaseAugmentation, as_dtype, check_images, check_probability
+from proximo.augmentation.base import BaseAugmentation, as_dtype, check_images, check_probability
 
 
 def random_windows(x: Tensor, height: int, width: int, pad: int) -> Tensor:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from proximo.data import Observation, Rollout
+from proximo.exploration.base import total_reward
 from proximo.functional.spaces import obs_as_tensor
-from proximo.rllte.xplore.reward.base import total_reward
 
 
 class IntrinsicReward:

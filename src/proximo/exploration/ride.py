@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proximo.rllte.xplore.reward.base import Transitions
-from proximo.rllte.xplore.reward.icm import ICM
-from proximo.rllte.xplore.reward.pseudo_counts import EpisodicCounts
+from proximo.exploration.base import Transitions
+from proximo.exploration.icm import ICM
+from proximo.exploration.pseudo_counts import EpisodicCounts
 
 
 class RIDE(EpisodicCounts, ICM):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from proximo.rllte.xplore.augmentation.base import BaseAugmentation, as_dtype, check_images, white
+from proximo.augmentation.base import BaseAugmentation, as_dtype, check_images, white
 
 LUMA = (0.2989, 0.5870, 0.1140)
 

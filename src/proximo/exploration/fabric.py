@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from proximo.rllte.xplore.reward.base import BaseReward, Samples
+from proximo.exploration.base import BaseReward, Samples
 
 
 class Fabric(BaseReward):

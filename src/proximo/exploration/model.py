@@ -18,7 +18,7 @@ WEIGHT_INITS = ("default", "orthogonal")
 class ObservationEncoder(nn.Module):
     """Observations [batch, *obs_shape] → [batch, latent_dim].
 
-    Images (channels first) go through convolutions: "mnih" has DQN's three; "pathak", which rllte calls "espeholt" too,
+    Images (channels first) go through convolutions: "mnih" has DQN's three; "pathak", also known as "espeholt",
     has four of 3 × 3 with stride 2, for images of any size. Everything else goes through one hidden layer of 256.
     """
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from proximo.rllte.xplore.reward.base import NoveltyReward, Transitions
-from proximo.rllte.xplore.reward.model import ForwardDynamicsModel, InverseDynamicsModel, ObservationEncoder
+from proximo.exploration.base import NoveltyReward, Transitions
+from proximo.exploration.model import ForwardDynamicsModel, InverseDynamicsModel, ObservationEncoder
 
 
 class InverseDynamicsReward(NoveltyReward):

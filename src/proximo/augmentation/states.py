@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proximo.rllte.xplore.augmentation.base import BaseAugmentation, check_states
+from proximo.augmentation.base import BaseAugmentation, check_states
 
 
 class GaussianNoise(BaseAugmentation):
