@@ -16,7 +16,6 @@ import torch
 from proximo.analysis.evaluation import evaluate
 from proximo.backends.runtime import Runtime
 from proximo.data import Info, Metrics, Observation, Rollout
-from proximo.exploration.shaping import IntrinsicReward
 from proximo.rllte.common.acting import PlainPolicyBackend
 from proximo.rllte.common.prototype.base_agent import BaseAgent, to_vec_env
 from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
@@ -196,9 +195,10 @@ class OnPolicyAgent(BaseAgent):
 
     def _shape_rewards(self, rollout: Rollout, next_observations: Observation) -> None:
         """Add the intrinsic reward; pre-training sees nothing else. The advantages are estimated afterwards."""
-        shaping = IntrinsicReward(self.irs, self.pretraining, self.device)
-        shaping(rollout, next_observations)
-        self.logger.record("train/intrinsic_reward", shaping.latest_mean)
+        if self.pretraining:
+            rollout.rewards[:] = 0.0
+        self.irs.shape(rollout, next_observations)
+        self.logger.record("train/intrinsic_reward", float(np.mean(rollout.intrinsic_rewards)))  # type: ignore[arg-type]
 
     # -- evaluation and logs
 
