@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy as np
 import torch
 
+from proximo import augmentation
 from proximo.config import RENAMED
 from proximo.envs import as_vec_env
 from proximo.errors import ModelFileError, near_matches
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 
-# imported so that their classes are registered: a file may name any policy or encoder of the library
-NETWORK_MODULES = (maskable, phasic, published_encoders, recurrent)
+# imported so that their classes are registered: a file may name any of the library's
+NAMED_IN_FILES = (augmentation, maskable, phasic, published_encoders, recurrent)
 
 COMMON_FIELDS = (
     "policy_class",
