@@ -15,7 +15,7 @@ from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppg import PPG
 from proximo.analysis.evaluation import Evaluation
 from proximo.cli.algorithms import algorithm_class, algorithm_title, default_arguments, fitting_policy, make_model
-from proximo.cli.console import output, print_table, shown_path
+from proximo.cli.console import listening_to_warnings, output, print_table, shown_path
 from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
@@ -25,6 +25,7 @@ from proximo.files.atomic import remove_leftovers
 from proximo.rollout.phase import in_gigabytes
 from proximo.training.callbacks import BaseCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
+from proximo.training.journal import Journal
 from proximo.training.log_formats import require_tensorboard
 from proximo.training.signals import StopOnSignal
 from proximo.zoo import make_preset_env
@@ -157,14 +158,20 @@ class Session:
         self.resumed = resumed
         self.steps_before = model.num_timesteps if resumed else 0
         self.training_seconds = 0.0
+        self.journal = Journal(run.folder.journal)
 
     def finish(self) -> int:
+        with self.journal, listening_to_warnings(self.journal.warn):
+            return self._finish()
+
+    def _finish(self) -> int:
         self._introduce()
         logger = self.run.make_logger(tensorboard=self.arguments.tensorboard, resume=self.resumed)
         self.model.set_logger(logger)
         try:
             evaluation = self._train_until_reached()
         except Interrupted as interruption:
+            self.journal.ending = "interrupted"
             output().print("[yellow]interrupted:[/] the model is saved as it is")
             if advice := self._how_to_go_on():
                 output().print(advice, markup=False, soft_wrap=True)
@@ -180,7 +187,8 @@ class Session:
             print_table(evaluation_table(evaluation, title="evaluation"))
         try:
             if self.arguments.video:
-                film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
+                with self.journal.spending("film"):
+                    film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
         finally:  # rendering is foreign code and may fail; the rest is there all the same
             self._list_files()
         return 0 if self._is_reached(evaluation) else RETURN_NOT_REACHED
@@ -208,7 +216,8 @@ class Session:
         """Train and save; a signal ends the training but not the saving."""
         start = time.monotonic()
         with StopOnSignal(self.checkpoints) as stop:
-            callbacks: list[BaseCallback] = [stop] if self.checkpoints is None else [self.checkpoints, stop]
+            saving: list[BaseCallback] = [stop] if self.checkpoints is None else [self.checkpoints, stop]
+            callbacks = [self.journal, *saving]
             try:
                 self.model.learn(
                     steps,
@@ -230,7 +239,11 @@ class Session:
         if self.arguments.eval_episodes < 1:
             return None
         seed = self.run.config.seed + 1_000_000  # other episodes than those of the training
-        return evaluate_run(self.run, self.arguments.eval_episodes, seed=seed, device=self.arguments.device)
+        with self.journal.spending("evaluation"):
+            evaluation = evaluate_run(self.run, self.arguments.eval_episodes, seed=seed, device=self.arguments.device)
+        returns, lengths = evaluation.episode_rewards, evaluation.episode_lengths
+        self.journal.write("evaluation", steps=self.model.num_timesteps, returns=returns, lengths=lengths)
+        return evaluation
 
     def _introduce(self) -> None:
         config, preset = self.run.config, self.run.config.preset

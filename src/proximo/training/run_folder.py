@@ -77,6 +77,14 @@ class RunFolder:
         return self.path / "progress.jsonl"
 
     @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations.npz"
+
+    @property
     def model(self) -> Path:
         return self.path / "model.zip"
 
