@@ -123,11 +123,11 @@ def test_scores_and_scales(folder, capsys):
     assert "2.500" in printed  # the mean of 1, 2, 3 and 4
     assert main(["compare", *groups, "--score", "training"]) == 0
     assert "100.50" in capsys.readouterr().out
-    Path("scores.toml").write_text('"CartPole-v1" = [0, 200]\n')
+    Path("scores.toml").write_text('"CartPole-v1" = [0.5, 200.5]\n')
     assert main(["compare", *groups, "--score", "training", "--normalize", "scores.toml"]) == 0
     printed = capsys.readouterr().out
     assert "(normalised by scores.toml)" in printed
-    assert "0.502" in printed
+    assert "0.500" in printed
 
 
 def test_what_is_not_comparable_is_said(folder, capsys):

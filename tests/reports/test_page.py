@@ -83,12 +83,11 @@ def test_a_real_run_from_its_folder_to_the_browser(trained, browser, tmp_path):
     page = report(tmp_path, trained)
     browser.open(page.as_uri())
     rows = list(csv.DictReader((trained / "progress.csv").open()))
-    journal = [json.loads(line) for line in (trained / "journal.jsonl").read_text().splitlines()]
-    (evaluation,) = [entry for entry in journal if entry["event"] == "evaluation"]
+    evaluation = json.loads((trained / "result.json").read_text())["evaluation"]
     assert not browser.problems
     assert browser.evaluate("document.title") == "PPO on CartPole-v1"
     (row,) = texts(browser, ".results tbody tr")
-    mean, low, high = mean_interval(evaluation["returns"])
+    mean, low, high = mean_interval(evaluation["episode_rewards"])
     last = rows[-1]
     expected = [
         f"PPO on CartPole-v1, seed 1{trained.name}", f"{int(last['time/total_timesteps']):,}",

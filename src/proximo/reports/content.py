@@ -261,7 +261,7 @@ def _kept(values: NDArray[np.float64], points: int) -> NDArray[np.int64]:
     """Indices of at most ``points`` points that keep the shape: first, last, and the extremes of equal pieces.
 
     >>> _kept(np.array([0.0, 5.0, 1.0, 2.0, -3.0, 0.0, 1.0, 1.0]), 6).tolist()
-    [0, 1, 4, 7]
+    [0, 1, 4, 6, 7]
     """
     if len(values) <= points:
         return np.arange(len(values))

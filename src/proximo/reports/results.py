@@ -51,6 +51,7 @@ class RunResult:
     config: dict[str, Any]
     curves: dict[str, Curve]
     evaluations: list[EvaluationResult]  # those during the training, by rising steps
+    evaluation_after_training: EvaluationResult | None
     journal: list[dict[str, Any]]
     versions: dict[str, Any]
     last_change: float  # seconds since the epoch
@@ -88,19 +89,13 @@ class RunResult:
     @property
     def evaluation(self) -> EvaluationResult | None:
         """The latest evaluation: the one after the training, or the last one during it."""
-        known = [*self.evaluations, *self._evaluations_after_training()]
-        return _latest(known) if known else None
+        during = self.evaluations[-1] if self.evaluations else None
+        after = self.evaluation_after_training
+        return during if after is None or (during is not None and during.steps > after.steps) else after
 
     @property
     def best_evaluation(self) -> EvaluationResult | None:
         return max(self.evaluations, key=lambda result: result.interval.mean, default=None)
-
-    def _evaluations_after_training(self) -> Iterator[EvaluationResult]:
-        for entry in self.journal:
-            if entry["event"] == "evaluation" and isinstance(entry.get("returns"), list):
-                returns = _numbers(entry["returns"])
-                if returns.size and isinstance(entry.get("steps"), int):
-                    yield EvaluationResult(entry["steps"], returns)
 
     @property
     def status(self) -> str:
@@ -158,6 +153,7 @@ def read_run(folder: RunFolder) -> RunResult:
         config=folder.read_config(),
         curves=_read_curves(folder),
         evaluations=_read_evaluations(folder.evaluations),
+        evaluation_after_training=_read_last_evaluation(folder),
         journal=read_journal(_within_budget(folder.journal)),
         versions=_read_versions(folder.versions),
         last_change=max((path.stat().st_mtime for path in files_of(folder)), default=0.0),
@@ -166,7 +162,7 @@ def read_run(folder: RunFolder) -> RunResult:
 
 def files_of(folder: RunFolder) -> list[Path]:
     """The files that a report is made from, as far as they are there."""
-    names = (folder.config, folder.versions, folder.progress_csv, folder.journal, folder.evaluations)
+    names = (folder.config, folder.versions, folder.progress_csv, folder.journal, folder.evaluations, folder.result)
     return [path for path in names if path.is_file()]
 
 
@@ -219,6 +215,20 @@ def _read_evaluations(path: Path) -> list[EvaluationResult]:
     return sorted((EvaluationResult(step, row) for step, row in finite if row.size), key=lambda each: each.steps)
 
 
+def _read_last_evaluation(folder: RunFolder) -> EvaluationResult | None:
+    _within_budget(folder.result)
+    try:
+        result = folder.read_result()
+    except RecursionError as error:
+        raise RunFolderError(f"{folder.result} is no result of a run ({error}); remove it") from error
+    evaluation = result.get("evaluation") if isinstance(result, dict) else None
+    returns = evaluation.get("episode_rewards") if isinstance(evaluation, dict) else None
+    steps = result.get("steps") if isinstance(result, dict) else None
+    if not isinstance(returns, list) or not isinstance(steps, int) or not (values := _numbers(returns)).size:
+        return None
+    return EvaluationResult(steps, values)
+
+
 def _read_versions(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
@@ -233,11 +243,6 @@ def _within_budget(path: Path) -> Path:
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise RunFolderError(f"{path} has {path.stat().st_size >> 20} MiB, more than a report reads")
     return path
-
-
-def _latest(results: list[EvaluationResult]) -> EvaluationResult:
-    """Of two at the same step, the one after the training: it comes last."""
-    return max(enumerate(results), key=lambda pair: (pair[1].steps, pair[0]))[1]
 
 
 def _numbers(values: list[Any]) -> NDArray[np.float64]:

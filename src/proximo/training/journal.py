@@ -1,4 +1,4 @@
-"""What happened in a run, a JSON line each: its warnings, its evaluations, how it ended and where the time went."""
+"""What happened in a run, a JSON line each: its warnings, how it ended, and where the time went."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Journal(BaseCallback):
         with Journal(folder.journal) as journal:
             model.learn(1_000_000, callback=[journal, checkpoints])
 
-    A line has the fields ``event`` (start, warning, evaluation, time, end), ``time`` (UTC) and the facts of the event.
+    A line has the fields ``event`` (start, warning, time, end), ``time`` (UTC) and the facts of the event.
     ``time`` and ``end`` hold the seconds of the session by what they were spent on; as a callback the journal learns
     of rollouts and updates, and first in the list it counts what others do between iterations as checkpoints.
     A session that was killed has no ``end``.
