@@ -94,6 +94,16 @@ def test_verdicts(folder, capsys):
     assert verdicts == {"ppo > a2c": "ppo", "ppo > trpo": "undecided", "a2c > trpo": "trpo"}
 
 
+def test_a_few_runs_decide_nothing(folder, capsys):
+    """All of three above all of three is one of 20 ways to deal them out, and so is the reverse."""
+    words = ["x=runs/ppo/CartPole*-[012]", "y=runs/a2c/CartPole*-[023]", "--repetitions", "1000"]
+    assert main(["compare", *words]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "x > y" in line]
+    assert [cell.strip() for cell in row.split("│")[2:5]] == ["1.000", "1.000 … 1.000", "too few runs"]
+    assert compare({"x": np.ones((4, 1)), "y": np.zeros((4, 1))}, repetitions=2).can_tell_apart("x", "y")
+    assert compare({"x": np.ones((2, 3)), "y": np.zeros((2, 3))}, repetitions=2).can_tell_apart("x", "y")
+
+
 def test_picture_and_latex(folder, capsys):
     words = ["A_1=runs/ppo/CartPole*", "50%=runs/a2c/CartPole*", "-o", "out/x.png", "--latex", "out/x.tex"]
     assert main(["compare", *words, "--repetitions", "500"]) == 0

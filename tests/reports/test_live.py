@@ -93,6 +93,16 @@ def test_shows_what_was_written_since(folder):
         rows = json.loads(ask(server, "/runs")[2])["runs"]
         assert [(row["name"], row["state"]) for row in rows][2] == ("third", "unreadable")
         assert rows[0]["training"] == "7.50"
+        status, _, body = ask(server, "/content?run=third")
+        assert status == 500
+        assert b"is not valid TOML" in body
+        config = folder / "third" / "config.toml"
+        for line in ("seed = 1.5", "algo = []", "env = 3", "session = 4"):
+            given = {"seed": "1", "algo": '"ppo"', "env": '"X"', "preset": '"default"'}
+            key, _, value = line.partition(" = ")
+            config.write_text("\n".join(f"{name} = {text}" for name, text in {**given, key: value}.items()))
+            row = json.loads(ask(server, "/runs")[2])["runs"][2]
+            assert (row["state"], f"{key} is {value}" in row["note"]) == ("unreadable", True)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +160,9 @@ def test_a_browser_sees_a_training_go_on(folder, tmp_path):
     try:
         with served(folder) as server:
             browser.open(server.address)
-            browser.wait_for("document.querySelectorAll('tbody tr').length === 2")
+            browser.wait_for("document.querySelectorAll('tbody tr').length === 3")  # two runs, and the folder of one
+            group = browser.evaluate("document.querySelector('tr.mean a').getAttribute('href')")
+            assert group == "/report?run=group%2Fsecond"
             browser.evaluate("document.querySelectorAll('tbody input').forEach(box => box.click())")
             assert browser.evaluate("document.getElementById('open').textContent") == "open 2 runs as one report"
             browser.evaluate("document.querySelector('tbody a').click()")

@@ -6,6 +6,7 @@ performance profiles beside the mean, each with an interval over resampled runs 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,6 +51,16 @@ class Comparison:
     improvements: dict[tuple[str, str], Estimate]  # P(X > Y) of each pair
     thresholds: NDArray[np.float64]
     profiles: dict[str, tuple[Array, Array]]  # by group: fractions [threshold], and their bounds [2, threshold]
+
+    def can_tell_apart(self, x: str, y: str) -> bool:
+        """Whether there are runs enough to be sure at 5 % of any difference at all.
+
+        If X and Y were alike, every way to deal the runs of each task out to them would be as likely; the clearest
+        result, all of one above all of the other, is one of 2 among them. A bootstrap of two runs cannot know that: it
+        finds an interval of no width where both happen to lie on one side.
+        """
+        (runs_x, tasks), (runs_y, _) = self.scores[x].shape, self.scores[y].shape
+        return 2.0 / math.comb(runs_x + runs_y, runs_x) ** tasks <= 0.05
 
     def profile_at(self, group: str, index: int) -> Estimate:
         values, bounds = self.profiles[group]

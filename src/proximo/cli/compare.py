@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import glob
+import re
 import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 import tyro
@@ -75,13 +76,14 @@ def run(words: Sequence[str]) -> int:
     scores, scale = normalized(arguments.normalize, scores, tasks)
     comparison = compare(scores, arguments.repetitions, arguments.seed)
     title = f"{score}{scale}, {len(tasks)} task{'s' if len(tasks) > 1 else ''}"
-    for table in tables(comparison, title):
-        print_table(table)
+    found = tables(comparison, title)
+    for table in found:
+        print_table(rich_table(table))
     if arguments.output is not None:
         output().print(shown_path(plot_comparison(comparison, arguments.output, f"{score}{scale}")))
     if arguments.latex is not None:
         arguments.latex.parent.mkdir(parents=True, exist_ok=True)
-        arguments.latex.write_text(latex_table(comparison, title), encoding="utf-8")
+        arguments.latex.write_text("\n".join(map(latex_table, found)), encoding="utf-8")
         output().print(shown_path(arguments.latex))
     return 0
 
@@ -228,31 +230,39 @@ def _range_of(task: str, ranges: Mapping[str, object], source: str) -> list[floa
 # ---------------------------------------------------------------------------------------------------------- tables
 
 
-def tables(comparison: Comparison, title: str) -> list[Table]:
+class TableOfText(NamedTuple):
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def tables(comparison: Comparison, title: str) -> list[TableOfText]:
     """Aggregates, probabilities of improvement, and profiles at a few thresholds."""
-    runs = [[group, _runs(comparison, group), *_aggregate_cells(comparison, group)] for group in comparison.scores]
-    aggregates = _table(title, ["group", "runs", "IQM", "95 % interval", "mean", "95 % interval"], runs)
+    groups = comparison.scores
+    aggregates = [[group, _runs(comparison, group), *_aggregate_cells(comparison, group)] for group in groups]
     pairs = [
-        [f"{x} > {y}", f"{estimate.value:.3f}", _bounds(estimate, 3), _verdict(estimate, x, y)]
+        [f"{x} > {y}", f"{estimate.value:.3f}", _bounds(estimate, 3), _verdict(comparison, x, y)]
         for (x, y), estimate in comparison.improvements.items()
     ]
-    improvements = _table("probability of improvement", ["pair", "P", "95 % interval", "better"], pairs)
-    header = [f"{comparison.thresholds[index]:.4g}" for index in PROFILE_COLUMNS]
+    thresholds = [f"{comparison.thresholds[index]:.4g}" for index in PROFILE_COLUMNS]
     profiles = [
-        [group, *(_profile_cell(comparison.profile_at(group, index)) for index in PROFILE_COLUMNS)]
-        for group in comparison.scores
+        [group, *(_profile_cell(comparison.profile_at(group, index)) for index in PROFILE_COLUMNS)] for group in groups
     ]
-    return [aggregates, improvements, _table("fraction of runs above", ["group", *header], profiles)]
+    return [
+        TableOfText(title, ["group", "runs", "IQM", "95 % interval", "mean", "95 % interval"], aggregates),
+        TableOfText("probability of improvement", ["pair", "P", "95 % interval", "better"], pairs),
+        TableOfText("fraction of runs above", ["group", *thresholds], profiles),
+    ]
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def rich_table(text: TableOfText) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(title), title_justify="left", title_style="bold")
-    for index, name in enumerate(header):
+    table = Table(title=escape(text.title), title_justify="left", title_style="bold")
+    for index, name in enumerate(text.header):
         table.add_column(name, justify="right" if index else "left")
-    for row in rows:
+    for row in text.rows:
         table.add_row(*map(escape, row))
     return table
 
@@ -276,14 +286,17 @@ def _profile_cell(estimate: Estimate) -> str:
     return f"{estimate.value:.2f} ({_bounds(estimate, 2)})"
 
 
-def _verdict(estimate: Estimate, x: str, y: str) -> str:
-    """Whose runs win more often, where the interval leaves no doubt."""
+def _verdict(comparison: Comparison, x: str, y: str) -> str:
+    """Whose runs win more often, where the interval leaves no doubt and there are enough of them."""
+    estimate = comparison.improvements[x, y]
+    if not comparison.can_tell_apart(x, y):
+        return "too few runs"
     return x if estimate.low > 0.5 else y if estimate.high < 0.5 else "undecided"
 
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": "--", ">": "$>$", "<": "$<$", "×": r"$\times$",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\ldots{}", ">": "$>$", "<": "$<$", "×": r"$\times$",
 }  # fmt: skip
 
 
@@ -291,25 +304,18 @@ def latex_text(text: str) -> str:
     r"""
     >>> print(latex_text("50 % of my_runs"))
     50 \% of my\_runs
+    >>> print(latex_text("-3.5 … 2.0"))
+    $-$3.5 \ldots{} 2.0
     """
-    return "".join(_SPECIAL.get(character, character) for character in text)
+    escaped = "".join(_SPECIAL.get(character, character) for character in text)
+    return re.sub(r"(?<!\S)-(?=\d)", "$-$", escaped)
 
 
-def latex_table(comparison: Comparison, title: str) -> str:
-    """The printed tables as ``tabular`` environments of booktabs, one below the other."""
-    parts = [f"% {title.replace(chr(10), ' ')}", "% \\usepackage{booktabs}"]
-    for table in tables(comparison, title):
-        cells = [list(column.cells) for column in table.columns]
-        header = " & ".join(latex_text(str(column.header)) for column in table.columns)
-        rows = [" & ".join(latex_text(_unescaped(str(cell))) for cell in row) for row in zip(*cells, strict=True)]
-        parts += [
-            f"\\begin{{tabular}}{{l{'r' * (len(cells) - 1)}}}", r"\toprule", f"{header} \\\\", r"\midrule",
-            *(f"{row} \\\\" for row in rows), r"\bottomrule", r"\end{tabular}", "",
-        ]  # fmt: skip
-    return "\n".join(parts)
-
-
-def _unescaped(cell: str) -> str:
-    from rich.text import Text
-
-    return Text.from_markup(cell).plain
+def latex_table(text: TableOfText) -> str:
+    """A ``tabular`` environment of booktabs, its title a comment above it."""
+    rows = [f"{' & '.join(map(latex_text, row))} \\\\" for row in (text.header, *text.rows)]
+    lines = [
+        f"% {' '.join(text.title.split())}", f"\\begin{{tabular}}{{l{'r' * (len(text.header) - 1)}}}", r"\toprule",
+        rows[0], r"\midrule", *rows[1:], r"\bottomrule", r"\end{tabular}", "",
+    ]  # fmt: skip
+    return "\n".join(lines)

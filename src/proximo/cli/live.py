@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from proximo.cli.console import output, shown_path
 from proximo.cli.report import content_of
 from proximo.cli.runs import Run
 from proximo.reports.content import NONE
-from proximo.reports.page import LARGEST_FILM, address_of, film_type, live_list_page, live_report_page
+from proximo.reports.page import FILM_TYPES, address_of, film_fault, live_list_page, live_report_page
 from proximo.reports.results import RunResult, files_of, read_run, runs_within
 from proximo.reports.server import Answer, LiveServer, is_local, json_answer, page_answer
+
+UNREADABLE = (ValueError, OSError, TypeError)  # what reading a damaged run raises
 
 
 class LiveView:
@@ -58,26 +61,26 @@ class LiveView:
             return self._read[path][1]
 
     def _content(self, paths: list[Path]) -> Answer:
-        content = content_of([Run.open(path) for path in paths], self._film_address, read=self.read)
-        return json_answer(content)
+        try:
+            return json_answer(content_of([Run.open(path) for path in paths], self._film_address, read=self.read))
+        except UNREADABLE as error:
+            text = f"{error}\n".encode(errors="replace")
+            return Answer("text/plain; charset=utf-8", text, HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _film_address(self, result: RunResult) -> tuple[str | None, str]:
-        if result.film is None:
-            return None, ""
+        film = result.film
+        if film is None or (fault := self._film_fault(film)):
+            return None, "" if film is None else fault
         name = result.folder.path.relative_to(self.folder).as_posix()
-        return address_of("/film", run=name, changed=str(result.film.stat().st_mtime_ns)), ""
+        return address_of("/film", run=name, changed=str(film.stat().st_mtime_ns)), ""
 
     def _film(self, path: Path) -> Answer | None:
         film = self.read(Run.open(path)).film
-        if (
-            film is None
-            or film.stat().st_size > LARGEST_FILM
-            or not film.resolve().is_relative_to(self.folder.resolve())
-        ):
-            return None
-        content = film.read_bytes()
-        kind = film_type(film, content)
-        return None if kind is None else Answer(kind, content)
+        return None if film is None or self._film_fault(film) else Answer(FILM_TYPES[film.suffix][0], film.read_bytes())
+
+    def _film_fault(self, film: Path) -> str:
+        outside = not film.resolve().is_relative_to(self.folder.resolve())
+        return f"{film.name} leads out of the folder" if outside else film_fault(film)
 
     def _list(self) -> dict[str, Any]:
         runs = [self._row(name, path) for name, path in self.runs().items()]
@@ -88,7 +91,7 @@ class LiveView:
         try:
             run = Run.open(path)
             result = self.read(run)
-        except (ValueError, OSError, TypeError) as error:  # one damaged run must not hide the others
+        except UNREADABLE as error:  # one damaged run must not hide the others
             return {**row, "name": name, "state": "unreadable", "note": str(error)}
         evaluation, planned = result.evaluation, result.planned_steps
         left = planned is not None and result.steps < planned

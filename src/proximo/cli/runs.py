@@ -45,6 +45,9 @@ class RunConfig:
     def from_table(cls, table: Mapping[str, Any], source: object) -> Self:
         if missing := [key for key in _OWN_KEYS if key not in table]:
             raise ValueError(f"{source} lacks {', '.join(missing)}; expected the config.toml of a run")
+        for key, kind in {"env": str, "algo": str, "preset": str, "seed": int, _SESSION: dict}.items():
+            if not isinstance(table.get(key, {}), kind):
+                raise ValueError(f"{source}: {key} is {table[key]!r:.60}; expected the config.toml of a run")
         row = {RENAMED.get(key, key): value for key, value in table.items() if key not in (*_OWN_KEYS, _SESSION)}
         preset = Preset.from_row(table["preset"], row)
         session = table.get(_SESSION, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -185,7 +185,8 @@ def _task(env: str, groups: Sequence[Group]) -> Json:
         _chart(name, LABELS.get(name, name), _training_series(here, name, POINTS_OF_A_METRIC, with_runs=False))
         for name in sorted(columns)[:MOST_METRICS]
     ]
-    return {"env": shown(env), "charts": [chart for chart in charts if chart["series"]], "metrics": metrics}
+    shown_charts = [chart for chart in charts if chart["series"]]
+    return {"env": shown(env), "charts": shown_charts, "metrics": metrics, "columns": len(columns)}
 
 
 def _chart(title: str, label: str, series: list[Json]) -> Json:
@@ -309,7 +310,7 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _table_of_values(groups: Sequence[Group], read: Any) -> Json:
+def _table_of_values(groups: Sequence[Group], read: Callable[[RunResult], dict[str, str]]) -> Json:
     """Names and values: those that differ as one column per group, and those that are the same everywhere."""
     per_group = [[read(member.result) for member in group.members] for group in groups]
     names = dict.fromkeys(name for tables in per_group for table in tables for name in table)

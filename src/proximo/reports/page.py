@@ -20,7 +20,8 @@ from urllib.parse import quote
 from proximo.reports.results import RunResult
 
 LARGEST_FILM = 24 * 2**20
-_KINDS = {".gif": ("image/gif", (b"GIF87a", b"GIF89a"), 0), ".mp4": ("video/mp4", (b"ftyp",), 4)}
+FILM_TYPES = {".gif": ("image/gif", (b"GIF87a", b"GIF89a"), 0), ".mp4": ("video/mp4", (b"ftyp",), 4)}
+"""By suffix: the media type, and how such a file begins, from which byte on."""
 
 
 def static_file(name: str) -> str:
@@ -87,21 +88,19 @@ def embedded_film(result: RunResult) -> tuple[str | None, str]:
     path = result.film
     if path is None:
         return None, ""
+    if fault := film_fault(path):
+        return None, fault
+    return f"data:{FILM_TYPES[path.suffix][0]};base64,{base64.b64encode(path.read_bytes()).decode()}", ""
+
+
+def film_fault(path: Path) -> str:
+    """What keeps a file from being shown as a film; empty for a film."""
     if (size := path.stat().st_size) > LARGEST_FILM:
-        return None, f"{path.name} has {size >> 20} MiB and was left out, to keep this page small"
-    content = path.read_bytes()
-    if film_type(path, content) is None:
-        return None, f"{path.name} is no film"
-    return f"data:{film_type(path, content)};base64,{base64.b64encode(content).decode()}", ""
-
-
-def film_type(path: Path, content: bytes) -> str | None:
-    """The media type of a film, by its name and its first bytes; None for anything else."""
-    kind = _KINDS.get(path.suffix)
-    if kind is None:
-        return None
-    name, beginnings, offset = kind
-    return name if content[offset:].startswith(beginnings) else None
+        return f"{path.name} has {size >> 20} MiB and is left out, to keep the page small"
+    _, beginnings, offset = FILM_TYPES[path.suffix]
+    with path.open("rb") as stream:
+        is_film = stream.read(16)[offset:].startswith(beginnings)
+    return "" if is_film else f"{path.name} is no film"
 
 
 def address_of(route: str, **query: str | list[str]) -> str:

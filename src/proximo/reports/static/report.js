@@ -67,7 +67,9 @@ function otherMetrics(task) {
   const before = chosen.get(id);
   if (before !== undefined && task.metrics.some((metric) => metric.title === before)) select.value = before;
   select.addEventListener("change", () => chosen.set(id, select.value));
-  const details = element("details", { "data-id": id }, element("summary", {}, `All metrics (${task.metrics.length})`), element("p", {}, select), place);
+  const title = task.columns > task.metrics.length
+    ? `The first ${task.metrics.length} of ${task.columns} metrics` : `All metrics (${task.columns})`;
+  const details = element("details", { "data-id": id }, element("summary", {}, title), element("p", {}, select), place);
   details.addEventListener("toggle", () => details.open && !place.firstChild && show());
   return details;
 }
@@ -227,7 +229,7 @@ async function look(address) {
   const state = document.getElementById("live");
   try {
     const answer = await fetch(address);
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    if (!answer.ok) throw new Error(await answer.text());
     show(await answer.json());
     state.textContent = "";
   } catch (error) {

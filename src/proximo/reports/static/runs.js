@@ -1,4 +1,4 @@
-// The live view's list of runs. A click opens one; several can be chosen and opened as one report.
+// The live view's list of runs. A click opens one or a folder of them; several can be chosen and opened as one report.
 
 const SECONDS_BETWEEN_LOOKS = 5;
 const chosen = new Set();
@@ -21,6 +21,20 @@ function runRow(run) {
   );
 }
 
+// runs of one folder, such as the seeds of a training, under its name
+function rows(runs) {
+  const parent = (run) => run.name.slice(0, Math.max(0, run.name.lastIndexOf("/")));
+  return runs.flatMap((run, index) => {
+    const folder = parent(run);
+    if (!folder || (index && parent(runs[index - 1]) === folder)) return [runRow(run)];
+    const members = runs.filter((each) => parent(each) === folder && each.address);
+    const link = element("a", { href: reportOf(members.map((each) => each.name)) }, `${folder} (${members.length})`);
+    return [element("tr", { class: "mean" }, element("th", { colspan: "6", scope: "rowgroup" }, link)), runRow(run)];
+  });
+}
+
+const reportOf = (names) => `/report?${names.map((name) => `run=${encodeURIComponent(name)}`).join("&")}`;
+
 function showButton() {
   const button = document.getElementById("open");
   if (!button) return;
@@ -34,14 +48,14 @@ function show(content) {
     element("th", { scope: "col", class: index > 0 && index < 5 ? "number" : "" }, name));
   const open = element("button", { type: "button", id: "open" });
   open.addEventListener("click", () => {
-    location.href = `/report?${[...chosen].map((name) => `run=${encodeURIComponent(name)}`).join("&")}`;
+    location.href = reportOf([...chosen]);
   });
   const focused = document.activeElement?.getAttribute("aria-label");
   document.getElementById("runs").replaceChildren(...(content.runs.length
     ? [
       element(
         "div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "runs" },
-        element("table", { class: "results" }, element("thead", {}, element("tr", {}, columns)), element("tbody", {}, content.runs.map(runRow))),
+        element("table", { class: "results" }, element("thead", {}, element("tr", {}, columns)), element("tbody", {}, rows(content.runs))),
       ),
       element("p", {}, open),
     ]
@@ -54,7 +68,7 @@ async function look() {
   const state = document.getElementById("live");
   try {
     const answer = await fetch(document.body.dataset.content);
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    if (!answer.ok) throw new Error(await answer.text());
     const content = await answer.json();
     const text = JSON.stringify(content);
     if (text !== look.shown) show(content);
