@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from proximo.data import Array
 from proximo.errors import near_matches
-from proximo.functional.statistics import mean_interval
+from proximo.functional.statistics import mean_intervals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 LEGEND_WIDTH = 72  # characters
 LEGEND_LINES_WITHIN = 6
 
-_LABELS = {
+LABELS = {
     "time/total_timesteps": "environment steps",
     "time/time_elapsed": "seconds",
     "time/iterations": "iterations",
@@ -44,17 +44,37 @@ def read_curve(run: str | os.PathLike[str], x: str, y: str) -> tuple[NDArray[np.
 
     ``run`` is the run folder or the file.
     """
-    path = _progress_file(Path(run))
+    path = progress_file(Path(run))
     rows = _read_rows(path)
-    known = {key for row in rows for key in row}
+    known = _columns(rows)
     for key in (x, y):
         if key not in known:
             raise ValueError(f"{path} has no column {key!r}; {near_matches(key, known)}")
+    curve = _curve(rows, x, y)
+    if not len(curve[0]):
+        raise ValueError(f"{path} has no row in which both {x!r} and {y!r} are numbers")
+    return curve
+
+
+def read_curves(
+    run: str | os.PathLike[str], x: str = "time/total_timesteps"
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Every column of a run's progress file over column ``x``; columns without a finite number are left out."""
+    rows = _read_rows(progress_file(Path(run)))
+    curves = {name: _curve(rows, x, name) for name in _columns(rows)}
+    return {name: curve for name, curve in curves.items() if len(curve[0])}
+
+
+def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of the columns, in the order in which they came; cells beyond the header have none."""
+    return [name for name in dict.fromkeys(key for row in rows for key in row) if isinstance(name, str)]
+
+
+def _curve(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Columns ``x`` and ``y`` where both are finite, by rising ``x``; of rows with one ``x`` the last counts."""
     points = [(_number(row.get(x)), _number(row.get(y))) for row in rows]
     finite = sorted({point[0]: point for point in points if np.isfinite(point).all()}.values())
-    if not finite:
-        raise ValueError(f"{path} has no row in which both {x!r} and {y!r} are numbers")
-    columns = np.array(finite, np.float64)
+    columns = np.array(finite, np.float64).reshape(-1, 2)
     return columns[:, 0], columns[:, 1]
 
 
@@ -126,21 +146,20 @@ def average_curves(
         raise ValueError(f"the runs share no range of x: one starts at {start:g}, another ends at {end:g}")
     grid = np.unique(np.concatenate([x[(x >= start) & (x <= end)] for x, _ in curves]))
     values = np.array([np.interp(grid, x, y) for x, y in curves])  # [run, point]
-    intervals = np.array([mean_interval(column) for column in values.T])  # [point, (mean, low, high)]
-    return grid, intervals[:, 0], intervals[:, 1], intervals[:, 2]
+    return grid, *mean_intervals(values)
 
 
 def _heading(column: str) -> str:
     """A column's name as a title; only words of ours get a capital letter."""
-    return _LABELS[column].capitalize() if column in _LABELS else column
+    return LABELS[column].capitalize() if column in LABELS else column
 
 
 def _dress(axes: Axes, x: str, y: str, title: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     axes.set_title("\n".join(textwrap.wrap(title, 72)), loc="left", fontsize=12, fontweight="bold")
-    axes.set_xlabel(_LABELS.get(x, x))
-    axes.set_ylabel(_LABELS.get(y, y))
+    axes.set_xlabel(LABELS.get(x, x))
+    axes.set_ylabel(LABELS.get(y, y))
     axes.margins(x=0.01)
     if max(map(abs, axes.get_xlim())) >= 1000:  # below, it would write 0.5 as 500m
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
@@ -161,7 +180,8 @@ def _add_legend(axes: Axes) -> None:
     figure.legend(loc="outside lower left", frameon=False)
 
 
-def _progress_file(run: Path) -> Path:
+def progress_file(run: Path) -> Path:
+    """The file of a run's metrics; ``run`` may be that file itself."""
     candidates = [run / "progress.csv", run / "progress.json"] if run.is_dir() else [run]
     for candidate in candidates:
         if candidate.is_file():
