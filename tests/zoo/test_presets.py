@@ -111,7 +111,7 @@ def test_time_feature_is_under_the_normaliser():
 def test_unknown_wrappers_are_named(monkeypatch):
     row = {"n_envs": 1, "n_timesteps": 1, "env_wrapper": "os.system"}
     monkeypatch.setitem(_rows("ppo"), "Mine-v0", row)
-    with pytest.raises(ValueError, match=r"needs the wrapper os\.system.*--preset none"):
+    with pytest.raises(ValueError, match=r"needs the wrapper 'os\.system'.*--preset none"):
         load_preset("ppo", "Mine-v0")
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.data import Array
-from proximo.errors import near_matches
+from proximo.errors import ModelFileError, near_matches
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import parse_json, printable
 from proximo.functional.statistics import mean_interval
 
 if TYPE_CHECKING:
@@ -45,12 +46,10 @@ def read_curve(run: str | os.PathLike[str], x: str, y: str) -> tuple[NDArray[np.
     ``run`` is the run folder or the file.
     """
     path = _progress_file(Path(run))
-    rows = _read_rows(path)
-    known = {key for row in rows for key in row}
-    for key in (x, y):
-        if key not in known:
-            raise ValueError(f"{path} has no column {key!r}; {near_matches(key, known)}")
-    points = [(_number(row.get(x)), _number(row.get(y))) for row in rows]
+    try:
+        points = _read_points(path, x, y)
+    except (csv.Error, UnicodeDecodeError, ModelFileError) as error:
+        raise ValueError(f"{path} holds no metrics ({printable(str(error))}); give the folder of a run") from error
     finite = sorted({point[0]: point for point in points if np.isfinite(point).all()}.values())
     if not finite:
         raise ValueError(f"{path} has no row in which both {x!r} and {y!r} are numbers")
@@ -169,19 +168,30 @@ def _progress_file(run: Path) -> Path:
     raise FileNotFoundError(f"{run} is no run: expected a folder with progress.csv or progress.json, or such a file")
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
+def _read_points(path: Path, x: str, y: str) -> list[tuple[float, float]]:
+    """Two columns, row by row: a table as wide as its header and as long as the file would be the square of it."""
     with path.open(encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
-            return list(csv.DictReader(file))
-        return [json.loads(line) for line in _non_empty(file)]
+            rows = csv.reader(file)
+            header = next(rows, [])
+            columns = [_known_column(path, key, header) for key in (x, y)]
+            return [tuple(_number(row[i]) if i < len(row) else math.nan for i in columns) for row in rows]  # type: ignore[misc]
+        tables = [parse_json(line.encode(), Budgets(), "a line", strict=False) for line in file if line.strip()]
+    entries = [table for table in tables if isinstance(table, dict)]
+    keys = list({key: None for table in entries for key in table})
+    for key in (x, y):
+        _known_column(path, key, keys)
+    return [(_number(table.get(x)), _number(table.get(y))) for table in entries]
 
 
-def _non_empty(lines: Iterable[str]) -> Iterable[str]:
-    return (line for line in lines if line.strip())
+def _known_column(path: Path, key: str, columns: Sequence[str]) -> int:
+    if key not in columns:
+        raise ValueError(f"{path} has no column {key!r}; {near_matches(key, columns[:100])}")
+    return columns.index(key)
 
 
 def _number(text: Any) -> float:
     try:
         return float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from proximo.zoo import Preset
 
 
+PRESET_ARGUMENTS = ("policy_kwargs", "use_sde", "sde_sample_freq", "precision")
+"""What a preset or a run's configuration may say besides hyperparameters; where to write is not among it."""
+
+
 def algorithm_class(name: str) -> type[OnPolicyAlgorithm]:
     if name not in ALGORITHMS:
         raise ValueError(f"there is no algorithm {name!r}; {near_matches(name, ALGORITHMS)}")
@@ -43,7 +47,7 @@ def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> 
     """The model that ``preset`` describes; ``settings`` are further arguments (seed, device, …)."""
     agent = algorithm_class(algorithm)
     arguments = preset.model_arguments()
-    known = inspect.signature(agent).parameters
+    known = (*agent.config_class.names(), *PRESET_ARGUMENTS)
     for name in arguments:
         if name not in known:
             raise ValueError(f"{algorithm} has no argument {name!r}; {near_matches(name, known)}")

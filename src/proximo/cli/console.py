@@ -57,9 +57,14 @@ def _as_lines(table: Table) -> Iterator[str]:
 
 def show_error(message: str, *notes: str) -> None:
     """An error as one line, and what else there is to say about it below."""
-    errors().print(f"[bold red]error:[/] {escape(message)}")
+    errors().print(f"[bold red]error:[/] {escape(_without_codes(message))}")
     for note in notes:
         errors().print(note, markup=False, soft_wrap=True)
+
+
+def _without_codes(text: str) -> str:
+    """A message may quote a file, and what a file says must not reach the terminal's own language."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
 def show_warnings_as_lines() -> None:
@@ -77,7 +82,7 @@ def show_warnings_as_lines() -> None:
         text = str(message).removeprefix("\x1b[33mWARN: ").removesuffix("\x1b[0m")  # gymnasium colours its own
         if text not in shown:
             shown.add(text)
-            errors().print(f"[yellow]warning:[/] {escape(text)}")
+            errors().print(f"[yellow]warning:[/] {escape(_without_codes(text))}")
 
     warnings.showwarning = show
 

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from proximo.envs import VecEnv
     from proximo.zoo.presets import Preset
 
-WRAPPERS = ("AtariWrapper", "TimeFeatureWrapper")
-"""What ``env_wrapper`` may name. Names, not import paths: a data file decides no code that runs."""
-
 _MINIGRID_ID = re.compile(r"^(MiniGrid|BabyAI)-")
 
 

@@ -12,13 +12,30 @@ from importlib import resources
 from typing import Any
 
 from proximo.errors import near_matches
+from proximo.files.plain_text import brief
+
+WRAPPERS = ("AtariWrapper", "TimeFeatureWrapper")
+"""What ``env_wrapper`` may name. Names, not import paths: a data file decides no code that runs."""
+NORMALIZE_SETTINGS = ("norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon", "norm_obs_keys")
 
 _LINEAR = re.compile(r"^lin_(?P<start>.+)$")
+
+
+_KINDS = {
+    "name": str,
+    "policy": str | None,
+    "normalize": bool | dict,
+    "env_wrapper": tuple,
+    "env_kwargs": dict,
+    "arguments": dict,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """How to train on a task, as data: everything in it can be written to a TOML file and read back.
+
+    What is not data of that kind, or names what is in no list, is a ``ValueError``, whoever wrote it.
 
     >>> preset = load_preset("ppo", "CartPole-v1")
     >>> preset.n_envs, preset.arguments["learning_rate"]
@@ -37,6 +54,26 @@ class Preset:
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)  # of the algorithm, in the words of the data file
 
+    def __post_init__(self) -> None:
+        for name in ("n_envs", "n_timesteps", "frame_stack"):
+            value = getattr(self, name)
+            if type(value) is not int or not 0 < value < 2**53:
+                raise ValueError(f"{name} is {brief(value)}; expected a whole number above 0")
+        for name, kinds in _KINDS.items():
+            if not isinstance(getattr(self, name), kinds):
+                raise ValueError(f"{name} is {brief(getattr(self, name))}, which no preset can have")
+        if not isinstance(self.arguments.get("policy_kwargs", {}), dict):
+            raise ValueError(f"policy_kwargs is {brief(self.arguments['policy_kwargs'])}; expected a table")
+        for wrapper in self.env_wrapper:
+            if wrapper not in WRAPPERS:
+                raise ValueError(
+                    f"the preset {brief(self.name)} needs the wrapper {brief(wrapper)}, which this version does not "
+                    "have; train with the library's defaults instead (on the command line: --preset none)"
+                )
+        for name in self.normalize if isinstance(self.normalize, dict) else ():
+            if name not in NORMALIZE_SETTINGS:
+                raise ValueError(f"normalize has {brief(name)}; {near_matches(name, NORMALIZE_SETTINGS)}")
+
     @classmethod
     def from_row(cls, name: str, row: Mapping[str, Any]) -> Preset:
         """A preset from a table of a data file; what is not about environments is an argument of the algorithm."""
@@ -45,7 +82,7 @@ class Preset:
         wrappers = values.pop("env_wrapper", ())
         return cls(
             name=name,
-            env_wrapper=(wrappers,) if isinstance(wrappers, str) else tuple(wrappers),
+            env_wrapper=tuple(wrappers) if isinstance(wrappers, list | tuple) else (wrappers,),
             arguments={key: value for key, value in row.items() if key not in own},
             **values,
         )
@@ -89,9 +126,7 @@ def load_preset(algo: str, env_id: str) -> Preset:
     name = env_id if env_id in rows else env_id.rpartition(":")[2]
     if name not in rows:
         name = "atari" if ATARI_IDS.search(name) and "-ram" not in name else "default"
-    preset = Preset.from_row(name, _resolved_row(rows, name))
-    _check_available(preset)
-    return preset
+    return Preset.from_row(name, _resolved_row(rows, name))
 
 
 def named_preset(algo: str, name: str) -> Preset:
@@ -139,17 +174,6 @@ def _resolved_row(rows: Mapping[str, Mapping[str, Any]], name: str) -> dict[str,
     row = dict(rows[name])
     like = row.pop("like", None)
     return row if like is None else {**_resolved_row(rows, like), **row}
-
-
-def _check_available(preset: Preset) -> None:
-    from proximo.zoo.environments import WRAPPERS
-
-    for wrapper in preset.env_wrapper:
-        if wrapper not in WRAPPERS:
-            raise ValueError(
-                f"the preset {preset.name!r} needs the wrapper {wrapper}, which this version does not have; "
-                "train with the library's defaults instead (on the command line: --preset none)"
-            )
 
 
 def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
