@@ -179,19 +179,19 @@ TABLE: dict[str, Any] = {"env": "CartPole-v1", "algo": "ppo", "seed": 1, "preset
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"env_wrapper": ["SubprocVecEnv"]}, "needs the wrapper 'SubprocVecEnv'"),
-        ({"env_wrapper": "make_vec_env"}, "needs the wrapper 'make_vec_env'"),
-        ({"env_wrapper": [["AtariWrapper"]]}, "needs the wrapper a list"),
-        ({"env_wrapper": 3}, "needs the wrapper 3"),
-        ({"n_envs": 0}, "n_envs is 0"),
-        ({"n_envs": True}, "n_envs is True"),
-        ({"n_timesteps": "many"}, "n_timesteps is 'many'"),
-        ({"frame_stack": 1.5}, "frame_stack is 1.5"),
-        ({"policy": 5}, "policy is 5"),
-        ({"normalize": [1]}, "normalize is a list"),
-        ({"normalize": {"venv": 1}}, "normalize has 'venv'"),
-        ({"env_kwargs": 1}, "env_kwargs is 1"),
-        ({"policy_kwargs": [1]}, "policy_kwargs is a list"),
+        ({"env_wrapper": ["SubprocVecEnv"]}, "needs the wrapper SubprocVecEnv"),
+        ({"env_wrapper": "make_vec_env"}, "needs the wrapper make_vec_env"),
+        ({"env_wrapper": {"AtariWrapper": {"env": 1}}}, "gives AtariWrapper the argument 'env'"),
+        ({"env_wrapper": [["AtariWrapper"]]}, "expected a name"),
+        ({"env_wrapper": 3}, "expected a name"),
+        ({"n_envs": 0}, "n_envs of the preset"),
+        ({"n_envs": True}, "n_envs of the preset"),
+        ({"n_envs": float("inf")}, "config.toml: cannot convert"),
+        ({"n_timesteps": "many"}, "n_timesteps of the preset"),
+        ({"frame_stack": 1.5}, "frame_stack of the preset"),
+        ({"policy": 5}, "policy of the preset"),
+        ({"normalize": [1]}, "normalize of the preset"),
+        ({"env_kwargs": 1}, "env_kwargs of the preset"),
         ({"seed": "1"}, "seed a whole number"),
         ({"env": 1}, "are texts"),
         ({"session": 1}, "session a table"),
@@ -208,7 +208,7 @@ def test_the_configuration_of_a_run_is_checked(changes: dict[str, Any], message:
 def test_the_configuration_of_a_run_holds_hyperparameters_and_nothing_else(name: str) -> None:
     table = {**TABLE, name: "elsewhere"} if name != "env" else {**TABLE, "monitor_wrapper": False}
     config = RunConfig.from_table(table, "config.toml")
-    with pytest.raises(ValueError, match="ppo has no argument"):
+    with pytest.raises(ValueError, match="PPO has no argument"):
         make_model("ppo", config.preset, make_vec_env("CartPole-v1"))
 
 
