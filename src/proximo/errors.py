@@ -61,7 +61,7 @@ def near_matches(name: str, known: Iterable[str]) -> str:
     "did you mean 'MlpPolicy'?"
     """
     names = sorted(known)
-    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    close = get_close_matches(name[:100], names, n=3, cutoff=0.6)  # of a long text it would take the square of it
     if close:
         return "did you mean " + " or ".join(repr(match) for match in close) + "?"
     if len(names) <= 12:

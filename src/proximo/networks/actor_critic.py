@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.errors import ModelFileError
 from proximo.files.archive import read_archive, write_archive
+from proximo.files.budgets import Budgets
 from proximo.files.encoding import register_class
 from proximo.files.fields import decode_fields, encode_fields
+from proximo.files.plain_text import brief, printable
 from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
 from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
 from proximo.networks.distributions import (
@@ -241,20 +243,21 @@ class BasePolicy(nn.Module, ABC):
     ) -> Self:
         """Rebuild a policy of this class from :meth:`save`'s file."""
         manifest: dict[str, Any]
-        manifest, tensors = read_archive(path)
+        budgets = Budgets()
+        manifest, tensors = read_archive(path, budgets)
         if manifest.get("content") != "policy":
-            raise ModelFileError(
-                f"{path} holds a {manifest.get('content')!r}, not a policy; load it with what saved it"
-            )
+            content = brief(manifest.get("content"))
+            raise ModelFileError(f"{path} holds a {content}, not a policy; load it with what saved it")
         try:
-            arguments = decode_fields(manifest["fields"], manifest["needs"], custom_objects)
+            arguments = decode_fields(manifest["fields"], manifest["needs"], custom_objects, budgets=budgets)
             check_network_size(cls, arguments, tensors["policy"])
             policy = cls(**arguments)
             policy.load_state_dict(tensors["policy"])
         except UNBUILDABLE as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"{path} describes no policy that can be built: {error}") from error
+            reason = printable(str(error), 1000)
+            raise ModelFileError(f"{path} describes no policy that can be built: {reason}") from error
         return policy.to(get_device(device))
 
 

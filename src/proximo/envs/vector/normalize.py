@@ -21,7 +21,8 @@ from proximo.envs.vector.vec_env import (
     map_final_observations,
     unwrap_vec_wrapper,
 )
-from proximo.errors import near_matches
+from proximo.errors import ModelFileError, near_matches
+from proximo.files.plain_text import printable
 from proximo.functional.spaces import is_image_space
 from proximo.functional.statistics import RunningMeanStd
 
@@ -271,8 +272,13 @@ class VecNormalize(StepTransform):
         from proximo.files.normalizer_file import read_normalizer
 
         settings, state = read_normalizer(Path(load_path))
-        normalised = VecNormalize(venv, **settings)
-        normalised.load_state(state)
+        try:
+            normalised = VecNormalize(venv, **settings)
+            normalised.load_state(state)
+        except (TypeError, ValueError) as error:
+            raise ModelFileError(
+                f"{load_path} does not fit these environments: {printable(str(error), 1000)}"
+            ) from error
         return normalised
 
     def __getstate__(self) -> dict[str, Any]:
