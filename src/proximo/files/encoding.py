@@ -34,7 +34,7 @@ from torch import nn
 from proximo.data import Array
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.zips import Json
-from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
+from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, known_schedule
 
 Tensors: TypeAlias = dict[str, torch.Tensor]
 
@@ -167,6 +167,7 @@ class Encoder:
                 words = np.ascontiguousarray(value).view(_SIGNED.get(name, value.dtype))
                 return self._stored(torch.from_numpy(words.copy()), name)
             return _tagged("array", self._encode_array(value))
+        value = known_schedule(value)  # one of another library that means the same as one here
         if type(value) not in _KIND_OF_TYPE:
             raise Unsafe(_described(value))
         kind, to_plain = _KIND_OF_TYPE[type(value)]
