@@ -29,6 +29,11 @@ class AdaptedRolloutBuffer(RolloutBuffer):
             n_envs=inner.n_envs,
         )
 
+    @property
+    def observations(self) -> Any:
+        """As ``inner`` keeps them, compressed say; the collector's own rows are in ``rollout``."""
+        return self.inner.observations
+
     def reset(self) -> None:
         super().reset()
         self.inner.reset()

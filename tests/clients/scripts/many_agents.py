@@ -5,12 +5,12 @@ from pettingzoo.butterfly import knights_archers_zombies_v11 as game
 from stable_baselines3 import PPO
 from stable_baselines3.ppo import MlpPolicy
 
-env = game.parallel_env(vector_state=True, max_cycles=40, max_zombies=2)
+env = game.parallel_env(max_cycles=40, max_zombies=2)
 env = ss.black_death_v3(env)
+env.reset(seed=0)
 print(f"Starting training on {env.metadata['name']}.")
 env = ss.pettingzoo_env_to_vec_env_v1(env)
 env = ss.concat_vec_envs_v1(env, 2, num_cpus=1, base_class="stable_baselines3")
-env.reset(seed=0)
 
 model = PPO(MlpPolicy, env, verbose=3, batch_size=64, n_steps=32)
 model.learn(total_timesteps=512)
@@ -18,7 +18,7 @@ model.save("many_agents")
 env.close()
 
 # evaluation in turns, agent by agent
-env = game.env(vector_state=True, max_cycles=20, max_zombies=2)
+env = game.env(max_cycles=20, max_zombies=2)
 model = PPO.load("many_agents")
 rewards = dict.fromkeys(env.possible_agents, 0.0)
 env.reset(seed=1)

@@ -383,13 +383,15 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
     @abstractmethod
     def step_wait(self) -> VecEnvStepReturn: ...
 
+    # a subclass with a constructor of its own may hold something that is no VecEnv, as SuperSuit's does
+
     @property
     def resets_on_next_step(self) -> bool:
-        return self.venv.resets_on_next_step
+        return bool(getattr(self.venv, "resets_on_next_step", False))
 
     @property
     def has_workers(self) -> bool:
-        return self.venv.has_workers
+        return bool(getattr(self.venv, "has_workers", False))
 
     def render(self, mode: str | None = None) -> Array | None:
         return self.venv.render(mode)
