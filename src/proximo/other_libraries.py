@@ -21,6 +21,7 @@ from proximo.errors import absent_name
 Class = TypeVar("Class", bound=type)
 
 _PAIRS: dict[str, list[tuple[str, type]]] = {}  # module of the other library → names there and classes here
+_COUNTERPARTS: dict[type, tuple[str, str]] = {}  # class here → module and name there
 _MIRRORED: dict[str, str] = {}  # compatibility package → the library whose names it mirrors
 
 
@@ -29,6 +30,7 @@ def stands_for(module: str, name: str) -> Callable[[Class], Class]:
 
     def register(ours: Class) -> Class:
         _PAIRS.setdefault(module, []).append((name, ours))
+        _COUNTERPARTS[ours] = module, name
         if module in sys.modules:
             _register_all(sys.modules[module])
         return ours
@@ -43,8 +45,8 @@ def counts_as(thing: object, ours: type) -> bool:
     """
     if isinstance(thing, ours):
         return True
-    theirs = (real_class(module, name) for module, pairs in _PAIRS.items() for name, mine in pairs if mine is ours)
-    return any(other is not None and isinstance(thing, other) for other in theirs)
+    theirs = real_class(*_COUNTERPARTS[ours]) if ours in _COUNTERPARTS else None
+    return theirs is not None and isinstance(thing, theirs)
 
 
 def real_class(module: str, name: str) -> type[Any] | None:

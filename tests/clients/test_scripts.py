@@ -18,6 +18,7 @@ WAYS = pytest.mark.parametrize("way", ["replaced", "algorithm"])
     ("package", "script", "prints"),
     [
         ("supersuit", "many_agents.py", "Rewards: "),
+        ("supersuit", "stacked.py", "Stacked: (12,) True"),
         ("pettingzoo", "connect_four.py", "Winner: "),
         ("highway_env", "highway.py", "Return: "),
         ("wandb", "weights_and_biases.py", "Configured: PPO 64 0.99"),
