@@ -145,6 +145,7 @@ def load(
     from proximo.persistence import sb3_files  # only reading a file needs it, and training should start soon
 
     manifest: dict[str, Any]
+    custom_objects = _supplied(custom_objects, overrides)
     if sb3_files.is_foreign(path):
         return _load_foreign(model_class, path, env, device, custom_objects, overrides, print_system_info)
     budgets = Budgets()
@@ -173,6 +174,14 @@ def load(
         if "training_state" in manifest and "training_state" not in (custom_objects or {}):
             model._training_state = decode(manifest["training_state"], tensors["training_state"], budgets)
     return model
+
+
+def _supplied(custom_objects: dict[str, Any] | None, overrides: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the caller gives in place of a file's values: an override need not be in ``custom_objects`` too."""
+    if custom_objects is not None and not isinstance(custom_objects, Mapping):
+        return custom_objects  # refused by who reads it
+    given = {name: value for name, value in overrides.items() if name != "policy_kwargs"}  # compared with the saved
+    return {**given, **(custom_objects or {})} or None
 
 
 def _load_foreign(
