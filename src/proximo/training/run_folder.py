@@ -9,18 +9,22 @@ import os
 import platform
 import re
 import subprocess
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from proximo.errors import ProximoError
+from proximo.errors import ModelFileError, ProximoError
 from proximo.files.atomic import replacing
+from proximo.files.plain_text import TOML_BYTES, parse_toml
 
 PACKAGES = ("proximo", "torch", "numpy", "numba", "scipy", "gymnasium", "safetensors")
 ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-envs-gymnasium", "procgen-mirror")
+
+
+GROUP_FILE = "group.toml"
+"""In a folder that holds runs with several seeds: what is trained there."""
 
 
 class RunFolderError(ProximoError, ValueError):
@@ -77,12 +81,39 @@ class RunFolder:
         return self.path / "progress.jsonl"
 
     @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
     def model(self) -> Path:
         return self.path / "model.zip"
 
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        """The model with the highest mean return of the evaluations during the training."""
+        return self.path / "best.zip"
+
+    @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations.npz"
+
+    @property
+    def result(self) -> Path:
+        """Written when the run is over: its steps and time, and the evaluation after the training."""
+        return self.path / "result.json"
+
+    @property
+    def printed(self) -> Path:
+        """What libraries and environments printed."""
+        return self.path / "output.log"
+
+    def film(self, steps: int) -> Path:
+        """Where a film of the agent goes as it was after so many steps."""
+        return self.path / "films" / f"step_{steps}.gif"
 
     @property
     def learning_curve(self) -> Path:
@@ -99,10 +130,27 @@ class RunFolder:
         return text
 
     def read_config(self) -> dict[str, Any]:
+        with self.config.open("rb") as stream:
+            data = stream.read(TOML_BYTES + 1)
         try:
-            return tomllib.loads(self.config.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise RunFolderError(f"{self.config} is not valid TOML ({error}); mend it or train again") from error
+            return parse_toml(data, str(self.config))
+        except ModelFileError as error:
+            raise RunFolderError(f"{error}; mend it or train again") from error
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        _write_text(self.result, json.dumps(result, indent=2) + "\n")
+
+    def read_result(self) -> dict[str, Any] | None:
+        """What :meth:`write_result` wrote; None for a run that is not over."""
+        try:
+            found: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise RunFolderError(
+                f"{self.result} is no valid JSON ({error}); resume the run to write it again"
+            ) from error
+        return found
 
     def write_versions(self) -> dict[str, Any]:
         """Write down what the run ran on, and return it."""
