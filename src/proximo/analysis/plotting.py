@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.data import Array
-from proximo.errors import near_matches
+from proximo.errors import ModelFileError, near_matches
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import parse_json, printable
 from proximo.functional.statistics import mean_intervals
 
 if TYPE_CHECKING:
@@ -45,12 +46,11 @@ def read_curve(run: str | os.PathLike[str], x: str, y: str) -> tuple[NDArray[np.
     ``run`` is the run folder or the file.
     """
     path = progress_file(Path(run))
-    rows = _read_rows(path)
-    known = _columns(rows)
+    columns, rows = _read_table(path)
     for key in (x, y):
-        if key not in known:
-            raise ValueError(f"{path} has no column {key!r}; {near_matches(key, known)}")
-    curve = _curve(rows, x, y)
+        if key not in columns:
+            raise ValueError(f"{path} has no column {key!r}; {near_matches(key, columns[:100])}")
+    curve = _curve([(_number(row.get(x)), _number(row.get(y))) for row in rows])
     if not len(curve[0]):
         raise ValueError(f"{path} has no row in which both {x!r} and {y!r} are numbers")
     return curve
@@ -60,22 +60,21 @@ def read_curves(
     run: str | os.PathLike[str], x: str = "time/total_timesteps"
 ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Every column of a run's progress file over column ``x``; columns without a finite number are left out."""
-    rows = _read_rows(progress_file(Path(run)))
-    curves = {name: _curve(rows, x, name) for name in _columns(rows)}
+    columns, rows = _read_table(progress_file(Path(run)))
+    points: dict[str, list[tuple[float, float]]] = {name: [] for name in columns}
+    for row in rows:
+        place = _number(row.get(x))
+        for name, value in row.items():
+            points[name].append((place, _number(value)))
+    curves = {name: _curve(pairs) for name, pairs in points.items()}
     return {name: curve for name, curve in curves.items() if len(curve[0])}
 
 
-def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names of the columns, in the order in which they came; cells beyond the header have none."""
-    return [name for name in dict.fromkeys(key for row in rows for key in row) if isinstance(name, str)]
-
-
-def _curve(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Columns ``x`` and ``y`` where both are finite, by rising ``x``; of rows with one ``x`` the last counts."""
-    points = [(_number(row.get(x)), _number(row.get(y))) for row in rows]
+def _curve(points: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The points that are finite, by rising x; of those with one x the last counts."""
     finite = sorted({point[0]: point for point in points if np.isfinite(point).all()}.values())
-    columns = np.array(finite, np.float64).reshape(-1, 2)
-    return columns[:, 0], columns[:, 1]
+    pairs = np.array(finite, np.float64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 def plot_learning_curves(
@@ -189,19 +188,23 @@ def progress_file(run: Path) -> Path:
     raise FileNotFoundError(f"{run} is no run: expected a folder with progress.csv or progress.json, or such a file")
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        if path.suffix == ".csv":
-            return list(csv.DictReader(file))
-        return [json.loads(line) for line in _non_empty(file)]
-
-
-def _non_empty(lines: Iterable[str]) -> Iterable[str]:
-    return (line for line in lines if line.strip())
+def _read_table(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """The names of the columns, and each row as the cells that it has: together no larger than the file."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            if path.suffix == ".csv":
+                lines = csv.reader(file)
+                header = next(lines, [])
+                return header, [dict(zip(header, line, strict=False)) for line in lines]
+            tables = [parse_json(line.encode(), Budgets(), "a line", strict=False) for line in file if line.strip()]
+    except (csv.Error, UnicodeDecodeError, ModelFileError) as error:
+        raise ValueError(f"{path} holds no metrics ({printable(str(error))}); give the folder of a run") from error
+    rows = [table for table in tables if isinstance(table, dict)]
+    return list(dict.fromkeys(key for row in rows for key in row)), rows
 
 
 def _number(text: Any) -> float:
     try:
         return float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan

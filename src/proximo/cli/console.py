@@ -62,7 +62,7 @@ def _as_lines(table: Table) -> Iterator[str]:
 
 def show_error(message: str, *notes: str) -> None:
     """An error as one line, and what else there is to say about it below."""
-    errors().print(f"[bold red]error:[/] {escape(message)}")
+    errors().print(f"[bold red]error:[/] {escape(_without_codes(message))}")
     for note in notes:
         errors().print(note, markup=False, soft_wrap=True)
 
@@ -83,6 +83,11 @@ def listening_to_warnings(listener: Callable[[str], object]) -> Iterator[None]:
         _warning_listeners.remove(listener)
 
 
+def _without_codes(text: str) -> str:
+    """A message may quote a file, and what a file says must not reach the terminal's own language."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+
+
 def show_warnings_as_lines() -> None:
     """Print Python's warnings as a line each, without file names and source code, and each text once."""
     _shown_warnings.clear()
@@ -100,7 +105,7 @@ def show_warnings_as_lines() -> None:
             _shown_warnings.append(text)
             # on a terminal through the console of the live display, which puts the line above it
             console = output() if output().is_terminal and errors().is_terminal else errors()
-            console.print(f"[yellow]warning:[/] {escape(text)}")
+            console.print(f"[yellow]warning:[/] {escape(_without_codes(text))}")
             for listener in _warning_listeners:
                 listener(text)
 

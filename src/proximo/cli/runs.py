@@ -43,14 +43,18 @@ class RunConfig:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], source: object) -> Self:
+        """``RunFolderError`` for a table that is not the configuration of a run."""
         if missing := [key for key in _OWN_KEYS if key not in table]:
-            raise ValueError(f"{source} lacks {', '.join(missing)}; expected the config.toml of a run")
-        for key, kind in {"env": str, "algo": str, "preset": str, "seed": int, _SESSION: dict}.items():
-            if not isinstance(table.get(key, {}), kind):
-                raise ValueError(f"{source}: {key} is {table[key]!r:.60}; expected the config.toml of a run")
-        row = {RENAMED.get(key, key): value for key, value in table.items() if key not in (*_OWN_KEYS, _SESSION)}
-        preset = Preset.from_row(table["preset"], row)
+            raise RunFolderError(f"{source} lacks {', '.join(missing)}; expected the config.toml of a run")
         session = table.get(_SESSION, {})
+        texts, seed = [table[key] for key in ("env", "algo", "preset")], table["seed"]
+        if not all(isinstance(text, str) for text in texts) or type(seed) is not int or not isinstance(session, dict):
+            raise RunFolderError(f"{source}: env, algo and preset are texts, seed a whole number, session a table")
+        row = {RENAMED.get(key, key): value for key, value in table.items() if key not in (*_OWN_KEYS, _SESSION)}
+        try:
+            preset = Preset.from_row(table["preset"], row)
+        except (ArithmeticError, ValueError) as error:  # an infinite number is no whole one
+            raise RunFolderError(f"{source}: {error}") from error
         return cls(env=table["env"], algo=table["algo"], seed=table["seed"], preset=preset, session=session)
 
     def completed(self, defaults: Mapping[str, Any], policy: str) -> RunConfig:
