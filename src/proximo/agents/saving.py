@@ -90,6 +90,10 @@ class FileSide:
 
     # -- checkpoints
 
+    def has_state(self) -> bool:
+        """Whether the environments can tell their state, so that a training can go on exactly."""
+        return self._required_collector().env.has_state()  # type: ignore[attr-defined]
+
     def training_state(self, boundary: bool = False) -> dict[str, Any]:
         """All that decides how the training goes on, besides the model itself; to be called between iterations.
 

@@ -68,16 +68,22 @@ def runs_of_group(path: Path) -> list[Path]:
     return sorted(file.parent for file in path.glob("*/config.toml")) if (path / GROUP_FILE).is_file() else []
 
 
-def warn_about_equal_seeds(runs: Sequence[Run]) -> None:
-    """Repetitions with one seed say nothing about others: an interval over them would be narrower than is true."""
+def equal_seeds(runs: Sequence[Run]) -> str:
+    """What to say of repetitions with one seed, if there are any: an interval over them is narrower than is true."""
     seeds = [run.config.seed for run in runs]
-    if repeated := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
-        config = runs[0].config
-        warnings.warn(
-            f"several runs of {config.algo} on {config.env} have the seed {', '.join(map(str, repeated))}: each counts "
-            "as a seed of its own, though they are no independent samples; leave out all but one",
-            stacklevel=2,
-        )
+    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if not repeated:
+        return ""
+    config = runs[0].config
+    return (
+        f"several runs of {config.algo} on {config.env} have the seed {', '.join(map(str, repeated))}: each counts "
+        "as a seed of its own, though they are no independent samples; leave out all but one"
+    )
+
+
+def warn_about_equal_seeds(runs: Sequence[Run]) -> None:
+    if text := equal_seeds(runs):
+        warnings.warn(text, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -173,6 +179,7 @@ class Run:
             ("learning curve", [folder.learning_curve]),
             ("film", [folder.video("gif"), folder.film(0).parent]),
             ("configuration", [folder.config, folder.versions]),
+            ("journal", [folder.journal]),
             ("printed by others", [folder.printed]),
         ]
         present = [(title, [path.name for path in paths if path.exists()]) for title, paths in known]

@@ -35,7 +35,7 @@ from proximo.data import Array
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.budgets import MIB, Budgets
 from proximo.files.plain_text import MAX_INTEGER_BITS, Json, brief, printable
-from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
+from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, known_schedule
 
 Tensors: TypeAlias = dict[str, torch.Tensor]
 
@@ -183,6 +183,7 @@ class Encoder:
                 words = np.ascontiguousarray(value).view(_SIGNED.get(name, value.dtype))
                 return self._stored(torch.from_numpy(words.copy()), name)
             return _tagged("array", self._encode_array(value))
+        value = known_schedule(value)  # one of another library that means the same as one here
         if type(value) not in _KIND_OF_TYPE:
             raise Unsafe(_described(value))
         kind, to_plain = _KIND_OF_TYPE[type(value)]

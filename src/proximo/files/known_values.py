@@ -172,6 +172,12 @@ def known_class(name: Name) -> type:
     return cls
 
 
+def own_class(given: Any) -> Any:
+    """The library's class for one of Stable-Baselines3's or sb3-contrib's that it knows; anything else as it is."""
+    name = Name(getattr(given, "__module__", ""), getattr(given, "__qualname__", ""))
+    return known_class(name) if isinstance(given, type) and name in CLASS_NAMES else given
+
+
 # ------------------------------------------------------------------------------------------------------------ NumPy
 
 _DTYPES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from proximo.augmentation import Augmentation
+from proximo import augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import COUNT, FRACTION, RENAMED, Check, plain_number
 from proximo.envs import as_vec_env
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 
-# imported so that their classes are registered: a file may name any policy or encoder of the library
-NETWORK_MODULES = (maskable, phasic, published_encoders, recurrent)
+# imported so that their classes are registered: a file may name any of the library's
+NAMED_IN_FILES = (augmentation, maskable, phasic, published_encoders, recurrent)
 
 _WHOLE = Check(lambda value: type(value) is int and 0 <= value < 2**62, "a whole number from 0 on")
 _ARGUMENTS = Check(
@@ -60,7 +60,9 @@ COMMON_FIELDS: dict[str, Check] = {
     "rollout_buffer_kwargs": _ARGUMENTS,
     "learner_class": _CLASS,
     "intrinsic_reward": Check(lambda value: value is None or isinstance(value, IntrinsicReward), "an intrinsic reward"),
-    "augmentation": Check(lambda value: value is None or isinstance(value, Augmentation), "an augmentation"),
+    "augmentation": Check(
+        lambda value: value is None or isinstance(value, torch.nn.Module | Mapping), "an augmentation"
+    ),
     "precision": _one_of(Precision),
     "verbose": Check(lambda value: isinstance(value, int) and 0 <= value < 10, "0, 1 or 2"),
     "seed": Check(lambda value: value is None or (type(value) is int and 0 <= value < 2**32), "a number of 32 bits"),
@@ -143,6 +145,7 @@ def load(
     from proximo.persistence import sb3_files  # only reading a file needs it, and training should start soon
 
     manifest: dict[str, Any]
+    custom_objects = _supplied(custom_objects, overrides)
     if sb3_files.is_foreign(path):
         return _load_foreign(model_class, path, env, device, custom_objects, overrides, print_system_info)
     budgets = Budgets()
@@ -171,6 +174,14 @@ def load(
         if "training_state" in manifest and "training_state" not in (custom_objects or {}):
             model._training_state = decode(manifest["training_state"], tensors["training_state"], budgets)
     return model
+
+
+def _supplied(custom_objects: dict[str, Any] | None, overrides: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the caller gives in place of a file's values: an override need not be in ``custom_objects`` too."""
+    if custom_objects is not None and not isinstance(custom_objects, Mapping):
+        return custom_objects  # refused by who reads it
+    given = {name: value for name, value in overrides.items() if name != "policy_kwargs"}  # compared with the saved
+    return {**given, **(custom_objects or {})} or None
 
 
 def _load_foreign(

@@ -25,7 +25,7 @@ from proximo.files.plain_text import brief
 from proximo.files.restricted_pickle import Inert, Made, Name, write_pickle
 from proximo.files.sb3_archive import SERIALIZED, TYPE, VERSION_MEMBER, Sb3Archive, is_sb3_archive, read_sb3_archive
 from proximo.files.zips import Source, opened, write_zip
-from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
+from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, known_schedule
 from proximo.version import __version__
 
 if TYPE_CHECKING:
@@ -333,15 +333,15 @@ def _argument(value: Any, what: str) -> Inert:
 
 
 def _schedule(name: str, value: Any) -> Inert:
-    match value:
+    match known_schedule(value):
         case None | bool() | int() | float():
             return value
         case ConstantSchedule(val=number):
             return number
         case FloatSchedule(value_schedule=inner):
             return _schedule(name, inner)
-        case LinearSchedule():
-            state = {"start": value.start, "end": value.end, "end_fraction": value.end_fraction}
+        case LinearSchedule(start=start, end=end, end_fraction=fraction):
+            state = {"start": start, "end": end, "end_fraction": fraction}
             return Made(Name("stable_baselines3.common.utils", "LinearSchedule"), (), state=state)
     raise ValueError(
         f"{name} is a function of your own, which a file cannot hold; set model.{name} to a number or a LinearSchedule"

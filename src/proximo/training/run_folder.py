@@ -81,6 +81,10 @@ class RunFolder:
         return self.path / "progress.jsonl"
 
     @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
     def model(self) -> Path:
         return self.path / "model.zip"
 
