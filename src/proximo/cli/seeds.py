@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,7 +112,7 @@ class Member:
     def last_line(self) -> str:
         """What the training said last: when it failed, why."""
         lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-        wrong = [line for line in lines if line.startswith("error: ")]
+        wrong = [line for line in lines if re.match(r"error: |[\w.]+(Error|Exception): ", line)]
         return (wrong or lines or ["it printed nothing"])[-1]
 
 
@@ -261,8 +262,10 @@ COLOURS = {"failed": "red", "done": "green", "stopped": "yellow", "waiting": "di
 
 def progress_table(members: Sequence[Member]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("seed", "", "steps", "", "steps/s", "return", "left"):
-        table.add_column(name, justify="left" if name == "" else "right")
+    table.add_column("seed", justify="right")
+    table.add_column("", min_width=len("evaluating"))  # so that nothing moves when a state changes
+    for name in ("steps", "", "steps/s", "return", "left"):
+        table.add_column(name, justify="right", min_width=5)
     for member in members:
         percent = f"{min(100 * member.steps // member.steps_planned, 100)} %"
         colour = COLOURS.get(member.state, "cyan")
