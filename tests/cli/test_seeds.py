@@ -82,6 +82,7 @@ def test_one_failure_does_not_end_the_others(tmp_path):
     assert "mean of 2 seeds" in printed
     assert first.folder.model.stat().st_mtime_ns == before
     assert all(run.folder.read_result()["steps"] == 512 for run in Group.open(group).runs().values())
+    assert len(list((group / "failed").iterdir())) == 1  # without a checkpoint it began again
 
 
 @pytest.mark.slow

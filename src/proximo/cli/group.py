@@ -54,6 +54,11 @@ class Group:
         """The runs that there are, by their seed; of several with one seed the latest."""
         return {run.config.seed: run for run in map(Run.open, runs_of_group(self.path))}
 
+    def set_aside(self, run: Run) -> None:
+        """Move a run that is to be trained from the beginning again into the folder ``failed``."""
+        (self.path / "failed").mkdir(exist_ok=True)
+        run.folder.path.rename(self.path / "failed" / run.folder.path.name)
+
     def log(self, seed: int) -> Path:
         """What the training with that seed prints."""
         return self.path / f"seed-{seed}.log"

@@ -173,12 +173,13 @@ class GroupSession:
         return sum(member.process is not None for member in self.members)
 
     def _start(self, member: Member) -> None:
-        run = member.run
-        resumable = run is not None and CheckpointFolder(run.folder.checkpoints).all()
-        own = ["--seed", str(member.seed), "--runs-dir", str(self.group.path)]
-        words = ["--resume", str(run.folder.path)] if resumable and run is not None else [*self.group.words, *own]
-        if not resumable:
-            member.run, member.latest = None, {}
+        words = [*self.group.words, "--seed", str(member.seed), "--runs-dir", str(self.group.path)]
+        if member.run is not None:
+            if CheckpointFolder(member.run.folder.checkpoints).all():
+                words = ["--resume", str(member.run.folder.path)]
+            else:  # it has nothing to go on from
+                self.group.set_aside(member.run)
+                member.run, member.latest = None, {}
         threads = str(max(available_cores() // self.jobs, 1))
         with member.log.open("ab") as log:
             member.process = subprocess.Popen(
