@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import torch
 
@@ -14,6 +14,9 @@ from proximo.training.callbacks import BaseCallback
 
 class FileSide:
     """What an agent offers to be saved, loaded and resumed."""
+
+    saved_attributes: ClassVar[tuple[str, ...]] = ()
+    """Attributes of a subclass that its model files hold: plain values. A file sets no others besides the library's."""
 
     _callback: BaseCallback | None  # of the current training
     _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
@@ -41,7 +44,10 @@ class FileSide:
     def save(
         self, path: str | Path | BinaryIO, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
     ) -> None:
-        """Write the model as one safe file: nothing in it is code, and it appears whole or not at all."""
+        """Write the model as one safe file: nothing in it is code, and it appears whole or not at all.
+
+        Attributes of a subclass are saved when its ``saved_attributes`` names them.
+        """
         model_files.save(self, path, exclude=exclude, include=include)  # type: ignore[arg-type]
 
     @classmethod
@@ -83,6 +89,10 @@ class FileSide:
             raise ValueError(f"{type(self).__name__} keeps no tensors of its own, got {', '.join(tensors)}")
 
     # -- checkpoints
+
+    def has_state(self) -> bool:
+        """Whether the environments can tell their state, so that a training can go on exactly."""
+        return self._required_collector().env.has_state()  # type: ignore[attr-defined]
 
     def training_state(self, boundary: bool = False) -> dict[str, Any]:
         """All that decides how the training goes on, besides the model itself; to be called between iterations.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -22,6 +22,7 @@ from proximo.cli.flags import (
     OptionalPath,
     OptionalSeeds,
     OptionalTable,
+    OptionalText,
     default_is,
     given_flags,
     hyperparameter_flags,
@@ -29,8 +30,10 @@ from proximo.cli.flags import (
 from proximo.cli.group import Group
 from proximo.cli.runs import Run, RunConfig
 from proximo.envs.make import versioned_id
+from proximo.files.plain_text import brief
+from proximo.training.run_folder import RunFolderError
 from proximo.zoo import available_presets
-from proximo.zoo.presets import PresetFile, preset_by_name
+from proximo.zoo.presets import NAMED_PARTS, PresetFile, preset_by_name
 
 SUMMARY = """Train an agent on ENV: any id that gymnasium knows; "package:Id-v0" imports the package first.
 
@@ -47,6 +50,7 @@ EXAMPLES = (
     "proximo train Pendulum-v1 --learning-rate lin_1e-3 --n-steps 512",
     "proximo train CartPole-v1 --algo a2c --use-rms-prop false",
     "proximo train HalfCheetah-v5 --preset none --envs 4 --workers --normalize true",
+    "proximo train MountainCar-v0 --intrinsic-reward rnd --intrinsic-reward-kwargs 'beta = 0.5'",
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
     "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
@@ -125,6 +129,14 @@ class Train:
     """Explore continuous actions with state-dependent noise (gSDE) instead of independent noise: true."""
     sde_sample_freq: Annotated[OptionalCount, _from_preset] = None
     """Steps between new noise matrices of gSDE, such as 4; -1 draws them once per rollout."""
+    intrinsic_reward: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = None
+    """A reward for what is new: rnd, icm, re3, ride, ngu, pseudo_counts, e3b or disagreement."""
+    intrinsic_reward_kwargs: Annotated[OptionalTable, _from_preset] = None
+    """Arguments of the intrinsic reward as TOML, such as 'beta = 0.5, own_value = true, discount = 0.99'."""
+    augmentation: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = None
+    """A change of observations that policy and value shall not mind (DrAC), such as random_shift or gaussian_noise."""
+    augmentation_kwargs: Annotated[OptionalTable, _from_preset] = None
+    """Arguments of the augmentation as TOML, such as 'pad = 2'."""
     normalize: Annotated[OptionalChoice, _from_preset] = None
     """Normalise observations and rewards by their running statistics: true."""
     hyperparameters: tyro.conf.Suppress[Any] = None
@@ -167,7 +179,26 @@ def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     check_only_resume(arguments, "resume")
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
-    return Train(env=run.config.env, algo=run.config.algo, **session), run
+    resumed = Train(env=run.config.env, algo=run.config.algo, **session)
+    try:
+        check_session(session)
+        check_numbers(resumed)
+    except ValueError as error:
+        raise RunFolderError(f"{run.folder.config}: {error}") from error
+    return resumed, run
+
+
+def check_session(session: Mapping[str, Any]) -> None:
+    """Refuse values of a file that the flag of that name could not have; what is missing has its default."""
+    kinds = get_type_hints(Train)
+    for name, value in session.items():
+        kind = kinds[name]
+        choices = get_args(kind) if get_origin(kind) is Literal else None
+        expected = tuple(part for part in get_args(kind) if isinstance(part, type)) or (kind,)
+        expected = (*expected, int) if float in expected else expected
+        fits = value in choices if choices else isinstance(value, expected) and (bool in expected or value is not True)
+        if not fits:
+            raise ValueError(f"{name} of its session is {brief(value)}, which the flag cannot be")
 
 
 def resumed_jobs(arguments: Train) -> int | None:
@@ -207,6 +238,7 @@ def run_config(arguments: Train) -> RunConfig:
     for name in ("policy_kwargs", "use_sde", "sde_sample_freq"):
         if (value := getattr(arguments, name)) is not None:
             changes[name] = value
+    changes |= named_parts(arguments)
     settings = {
         "n_timesteps": arguments.steps,
         "n_envs": arguments.envs,
@@ -221,6 +253,18 @@ def run_config(arguments: Train) -> RunConfig:
         preset=base.preset.changed(changes, **{name: value for name, value in settings.items() if value is not None}),
         session={name: getattr(arguments, name) for name in SESSION_FLAGS},
     )
+
+
+def named_parts(arguments: Train) -> dict[str, Any]:
+    """Intrinsic reward and augmentation; another name has other arguments than that of the preset."""
+    changes: dict[str, Any] = {}
+    for part in NAMED_PARTS:
+        name, options = getattr(arguments, part), getattr(arguments, f"{part}_kwargs")
+        if name is not None:
+            changes |= {part: None if name.lower() == "none" else name, f"{part}_kwargs": options or {}}
+        elif options is not None:
+            changes[f"{part}_kwargs"] = options
+    return changes
 
 
 def check_numbers(arguments: Train) -> None:
