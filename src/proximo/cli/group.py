@@ -26,7 +26,8 @@ class Group:
 
     @classmethod
     def create(cls, root: Path, title: str, seeds: Sequence[int], jobs: int, words: Sequence[str]) -> Group:
-        shown = f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+        is_range = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+        shown = f"{seeds[0]}-{seeds[-1]}" if is_range else "_".join(map(str, seeds))
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = make_unique_folder(root / file_name(f"{title}-seeds-{shown}-{stamp}"))
         group = cls(path, tuple(seeds), jobs, tuple(words_of_each(words)))

@@ -27,7 +27,7 @@ from proximo.cli.console import is_debugging, output, print_table, quiet_librari
 from proximo.cli.group import Group
 from proximo.cli.playing import comparison_table
 from proximo.cli.runs import Run, RunConfig
-from proximo.cli.session import prepared
+from proximo.cli.session import checkpoints_of, prepared
 from proximo.training.checkpoints import CheckpointFolder
 from proximo.training.progress import clock_time
 
@@ -43,8 +43,8 @@ def train_group(arguments: Train, config: RunConfig, words: Sequence[str]) -> in
     """Train with every seed into a new group folder; returns the exit code."""
     seeds = arguments.seeds or ()
     jobs = min(arguments.jobs or available_cores(), len(seeds))
-    with quiet_libraries(), prepared(arguments, config):
-        pass  # what cannot be trained is refused once, and before a folder is made
+    with quiet_libraries(), prepared(arguments, config) as (env, _):
+        checkpoints_of(arguments, env)  # what cannot be done is said once, and before a folder is made
     group = Group.create(arguments.runs_dir, f"{config.env}-{config.algo}", seeds, jobs, words)
     return GroupSession(group, config, jobs).finish()
 
@@ -229,7 +229,7 @@ class GroupSession:
     @contextmanager
     def _display(self) -> Iterator[Any]:
         """Gives a function that shows the state of now: a live table on a terminal, elsewhere lines now and then."""
-        if not output().is_terminal:
+        if not output().is_terminal or output().is_dumb_terminal:
             yield Lines(self.members)
             return
         with Live(console=output(), auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
