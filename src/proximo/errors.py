@@ -27,6 +27,10 @@ class NonFiniteError(ProximoError, ArithmeticError):
     """NaN or infinity where a number was expected."""
 
 
+class DistributedError(ProximoError, RuntimeError):
+    """Another process of the training failed, has gone, or does not come."""
+
+
 class NotEnoughMemoryError(ProximoError, MemoryError):
     """What was asked for needs more memory than is free."""
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from proximo.agents.arguments import constructor_arguments
+from proximo.agents.environment import Distributed
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import A2CConfig, UpdateSettings
@@ -75,6 +76,7 @@ class A2C(OnPolicyAlgorithm):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPOLearner] | None = None,
+        distributed: Distributed = True,
     ) -> None:
         policy_kwargs = dict(policy_kwargs or {})
         if use_rms_prop and "optimizer_class" not in policy_kwargs:

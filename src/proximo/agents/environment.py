@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from proximo.agents.checks import check_policy_reads_observations, check_spaces
+from proximo.backends.runtime import Runtime
 from proximo.data import Array, Info, Observation
+from proximo.distributed import join
 from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.functional.spaces import Space, check_for_correct_spaces
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
 from proximo.rollout.collector import Collector
+from proximo.rollout.exchange import RolloutExchange
+
+Distributed: TypeAlias = bool | Literal["gathered", "sharded"]
 
 
 class EnvironmentSide:
@@ -24,6 +29,8 @@ class EnvironmentSide:
     action_space: Space
     n_envs: int
     env: VecEnv | None
+    runtime: Runtime
+    distributed: Distributed
     use_sde: bool
     verbose: int
     policy_class: type[ActorCriticPolicy]
@@ -37,13 +44,38 @@ class EnvironmentSide:
     def _take_env(self, env: VecEnv) -> None:
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self._check_spaces()
-        self.n_envs = env.num_envs
+        exchange = self._joined(env)
+        self.n_envs = env.num_envs if exchange is None else exchange.share.total
         self.env = env
         self._collector = Collector(env, self.ep_info_buffer, self.ep_success_buffer)
+        self._collector.exchange = exchange
         if (normalizer := self.get_vec_normalize_env()) is not None:
             if self._loaded_statistics is not None and normalizer.has_seen_nothing():
                 normalizer.load_state(self._loaded_statistics)
             self._loaded_statistics = None  # from here on they are the environment's
+            if exchange is not None:
+                normalizer.share_with(exchange.group, exchange.shares)
+
+    def _joined(self, env: VecEnv) -> RolloutExchange | None:
+        """Join the other processes of the training, if there are some; they have the rest of the environments."""
+        self.runtime.group = join() if self.distributed else None
+        if self.runtime.group is None:
+            return None
+        return RolloutExchange(self.runtime.group, self.runtime.group.shares(env.num_envs, "making a model"))
+
+    @property
+    def rank(self) -> int:
+        """The place of this process among those that train together; 0 for one alone."""
+        return 0 if self.runtime.group is None else self.runtime.group.rank
+
+    @property
+    def world_size(self) -> int:
+        """How many processes train together; 1 for one alone."""
+        return 1 if self.runtime.group is None else self.runtime.group.world_size
+
+    @property
+    def _exchange(self) -> RolloutExchange | None:
+        return None if self._collector is None else self._collector.exchange
 
     def _check_spaces(self) -> None:
         check_spaces(self.observation_space, self.action_space, self.use_sde)
@@ -64,9 +96,11 @@ class EnvironmentSide:
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Train on another environment of the same spaces and number."""
         wrapped = as_vec_env(env, monitor=self._monitor_wrapper, verbose=self.verbose)
-        if wrapped.num_envs != self.n_envs:
+        exchange = self._exchange
+        expected = self.n_envs if exchange is None else exchange.share.count
+        if wrapped.num_envs != expected:
             raise ValueError(
-                f"the model was made for {self.n_envs} environments, this one has {wrapped.num_envs}; to change the "
+                f"the model was made for {expected} environments, this one has {wrapped.num_envs}; to change the "
                 f"number, save the model and call {type(self).__name__}.load(path, env=env)"
             )
         check_for_correct_spaces(wrapped, self.observation_space, self.action_space)

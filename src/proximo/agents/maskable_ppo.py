@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from proximo.agents.arguments import constructor_arguments
+from proximo.agents.environment import Distributed
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
 from proximo.backends.base import BackendChoice, Precision
@@ -63,6 +64,7 @@ class MaskablePPO(PPO):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPOLearner] | None = None,
+        distributed: Distributed = True,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 

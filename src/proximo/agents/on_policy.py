@@ -5,17 +5,19 @@ from __future__ import annotations
 import random
 import sys
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import torch
 
 from proximo.agents.arguments import describe_arguments
-from proximo.agents.checks import checked_buffer_class, checked_learner_class
-from proximo.agents.environment import EnvironmentSide
+from proximo.agents.checks import checked_buffer_class, checked_distributed, checked_learner_class
+from proximo.agents.environment import Distributed, EnvironmentSide
 from proximo.agents.saving import FileSide
 from proximo.backends.base import BackendChoice, Precision
 from proximo.backends.runtime import Runtime
@@ -27,6 +29,7 @@ from proximo.functional.schedules import FloatSchedule
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy, RecurrentState, get_device
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 from proximo.rollout.collector import RewardShaper
+from proximo.rollout.exchange import RolloutExchange
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import RolloutBuffer, estimate_advantages, is_stock
@@ -94,6 +97,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[Any] | None = None,
+        distributed: Distributed = True,
         _init_setup_model: bool = True,
     ) -> None:
         for name, value in config.as_dict().items():
@@ -108,6 +112,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self.rollout_buffer_class = checked_buffer_class(rollout_buffer_class)
         self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
         self.learner_class = checked_learner_class(learner_class, self.default_learner_class)
+        self.distributed = checked_distributed(distributed)
+        self._own_buffer: RolloutBuffer | None = None  # of this process's rollout, where all learn from all rows
         self.tensorboard_log = tensorboard_log
         self.verbose = verbose
         self.seed = seed
@@ -175,25 +181,85 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self.runtime.choice, self.runtime.precision = self._backend_choice, self.precision
         self.runtime.sde_sample_freq = self.sde_sample_freq
         self.learner = self._make_learner()
-        if self.verbose >= 1:
-            print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self.runtime.bind()
+        if self._exchange is not None:
+            self._start_alike(self._exchange)
+            self._distribute(self._exchange)
+        if self.verbose >= 1 and self.rank == 0:
+            print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self._known_values = {name: plain_number(getattr(self, name)) for name in self.config_class.names()}
         self._configuration = self.config_class(**self._known_values)
 
     def _make_learner(self) -> Any:
         return checked_learner_class(self.learner_class, self.default_learner_class)(self.runtime)
 
-    def _make_buffer(self) -> RolloutBuffer:
-        buffer = self.rollout_buffer_class(
+    # -- with other processes
+
+    def _start_alike(self, exchange: RolloutExchange) -> None:
+        """Give all processes rank 0's network, if theirs came out otherwise, and without a seed its generators too."""
+        group, weights = exchange.group, self.runtime.flat.data
+        if self.seed is None:
+            states = group.first((self.generator.bit_generator.state, torch.get_rng_state()), "making a model")
+            self.generator.bit_generator.state = states[0]
+            torch.set_rng_state(states[1])
+        digests = group.gather((weights.numel(), zlib.crc32(weights.cpu().numpy().tobytes())), "making a model")
+        if any(digest[0] != digests[0][0] for digest in digests):
+            raise ValueError(f"the processes have networks of different sizes: {[digest[0] for digest in digests]}")
+        if any(digest != digests[0] for digest in digests):
+            weights.copy_(torch.from_numpy(group.first(weights.cpu().numpy(), "making a model")))
+
+    def _distribute(self, exchange: RolloutExchange) -> None:
+        """Decide how the processes learn together, and make the buffers for it."""
+        if not type(self).collect_rollouts.__module__.startswith("proximo."):
+            raise ValueError(
+                f"{type(self).__name__} overrides collect_rollouts, which knows nothing of other processes; train it "
+                "in one process, or with distributed=False"
+            )
+        sharded = self._is_sharded()
+        self.runtime.reduce = exchange.group.sum if sharded else None
+        self.runtime.bind()
+        self.rollout_buffer = self._make_buffer(exchange.share.count if sharded else self.n_envs)
+        self._own_buffer = None if sharded else self._make_buffer(exchange.share.count, RolloutBuffer)
+
+    def _is_sharded(self) -> bool:
+        """Whether each process learns from its own rows; else each has all of them, and all do the same."""
+        obstacle = self._sharding_obstacle()
+        if self.distributed == "sharded" and obstacle is not None:
+            raise ValueError(f"the processes cannot learn each from its own rows: {obstacle}; use distributed=True")
+        return self.distributed != "gathered" and obstacle is None
+
+    def _sharding_obstacle(self) -> str | None:
+        if self.backend == "fused":
+            return "the fused backend learns from all rows (backend='torch' does not)"
+        if not is_stock(self.rollout_buffer):
+            return f"rollout buffer is {type(self.rollout_buffer).__name__}"
+        if self.reward_shaper is not None:
+            return "the reward is shaped from all rows"
+        if not type(self).train.__module__.startswith("proximo."):
+            return f"{type(self).__name__} overrides train"
+        return None
+
+    def highest_of_all(self, *numbers: float) -> list[float]:
+        """The highest of each number over the processes that train together, all of which must ask."""
+        group = self.runtime.group
+        return [*numbers] if group is None else group.highest(numbers, "a decision between iterations")
+
+    def _telling_failures(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.runtime.group is None else self.runtime.group.telling_failures()
+
+    def _make_buffer(
+        self, environments: int | None = None, buffer_class: type[RolloutBuffer] | None = None
+    ) -> RolloutBuffer:
+        kind = buffer_class or self.rollout_buffer_class
+        buffer = kind(
             self.n_steps,
             self.observation_space,
             self.action_space,
             device=self.device,
             gae_lambda=self.gae_lambda,
             gamma=self.gamma,
-            n_envs=self.n_envs,
-            **self.rollout_buffer_kwargs,
+            n_envs=self.n_envs if environments is None else environments,
+            **(self.rollout_buffer_kwargs if buffer_class is None else {}),
         )
         if self.policy_class.recurrent:
             buffer.rollout.sequence_length = self._sequence_length()
@@ -253,8 +319,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         return self._logger
 
     def set_logger(self, logger: Logger) -> None:
-        """Log here instead of where ``verbose`` and ``tensorboard_log`` say."""
-        self._logger = logger
+        """Log here instead of where ``verbose`` and ``tensorboard_log`` say; of many processes, only the first does."""
+        self._logger = logger if self.rank == 0 else Logger(None, [])
         self._custom_logger = True
 
     def set_random_seed(self, seed: int | None = None) -> None:
@@ -267,7 +333,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._seed_generator(seed)
         self.action_space.seed(seed)
         if self.env is not None:
-            self.env.seed(seed)
+            self.env.seed(seed + (0 if self._exchange is None else self._exchange.share.first))
 
     def _seed_generator(self, seed: int) -> None:
         # in place: the backend holds the same object
@@ -315,12 +381,13 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         stops with where and when, ``"skip"`` leaves out the steps or minibatches it touches. The weights stay finite
         either way.
         """
-        self._mask_actions(use_masking)
-        self._set_on_non_finite(on_non_finite)
-        total_timesteps, callback = self._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, tb_log_name or self.run_name, progress_bar
-        )
-        TrainingLoop(self, callback, log_interval).run(total_timesteps, locals(), globals())
+        with self._telling_failures():
+            self._mask_actions(use_masking)
+            self._set_on_non_finite(on_non_finite)
+            total_timesteps, callback = self._setup_learn(
+                total_timesteps, callback, reset_num_timesteps, tb_log_name or self.run_name, progress_bar
+            )
+            TrainingLoop(self, callback, log_interval).run(total_timesteps, locals(), globals())
         return self
 
     def resume(self, callback: MaybeCallback = None, **options: Any) -> Self:
@@ -351,6 +418,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
         collector = self._required_collector()
+        if self._exchange is not None and self._is_sharded() != (self._own_buffer is None):
+            self._distribute(self._exchange)  # something has changed since the model was made
         self.start_time = time.time_ns()
         if reset_num_timesteps:
             self._training_state = None
@@ -364,7 +433,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._iteration = 0
         self._num_timesteps_at_start = self.num_timesteps
         if not self._custom_logger:
-            self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
+            place = (self.verbose, self.tensorboard_log) if self.rank == 0 else (0, None)
+            self._logger = configure_logger(*place, tb_log_name, reset_num_timesteps)
         return total_timesteps, self._init_callback(callback, progress_bar)
 
     def _init_callback(self, callback: MaybeCallback, progress_bar: bool = False) -> BaseCallback:
@@ -385,8 +455,11 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
                 f"the rollout buffer holds {rollout_buffer.buffer_size} steps, {n_rollout_steps} were asked for; give "
                 "n_steps to the constructor, or to load(), which make a buffer of that size"
             )
+        own, whole = rollout_buffer, None
+        if self._own_buffer is not None:
+            own, whole = self._own_buffer, rollout_buffer
         if self.policy.recurrent:
-            rollout_buffer.rollout.sequence_length = self._sequence_length()  # batch_size may have changed
+            own.rollout.sequence_length = self._sequence_length()  # batch_size may have changed
         context = {
             "self": self,
             "env": env,
@@ -400,13 +473,15 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         collector.keep_final_observations = self.reward_shaper is not None
         listener = CallbackListener(self, callback)
         with self.runtime.held() as backend:
-            if not collector.collect(backend, rollout_buffer, listener, context):
+            if not collector.collect(backend, own, listener, context, whole):
+                if collector.exchange is not None:
+                    listener.count_whole(collector.steps_counted * self.n_envs)
                 return False
         listener.count_whole(n_rollout_steps * self.n_envs)
         if self.reward_shaper is not None:
             collector.shape_rewards(rollout_buffer.rollout, self.reward_shaper)
         collector.leave_out_non_finite(rollout_buffer.rollout)
-        estimate_advantages(rollout_buffer, collector.episode_starts)
+        estimate_advantages(rollout_buffer, collector.following_starts)
         callback.on_rollout_end()
         return True
 

@@ -9,6 +9,7 @@ import torch
 
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.checks import checked_learner_class
+from proximo.agents.environment import Distributed
 from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
 from proximo.backends.base import BackendChoice, Precision
@@ -18,6 +19,7 @@ from proximo.learners.ppg import PPGLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.phasic import PHASIC_POLICY_ALIASES, PHASIC_TWINS, PhasicPolicy
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
+from proximo.rollout.exchange import RolloutExchange
 from proximo.rollout.phase import PhaseBuffer, in_gigabytes
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import BaseCallback
@@ -91,6 +93,7 @@ class PPG(PPO):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPGLearner] | None = None,
+        distributed: Distributed = True,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPGConfig))
 
@@ -115,6 +118,13 @@ class PPG(PPO):
         phase = PhaseBuffer(self.rollouts_per_phase, self.n_steps, self.n_envs, self.observation_space)
         kind: type[PPGLearner] = checked_learner_class(self.learner_class, self.default_learner_class)
         return kind(self.runtime, phase)
+
+    def _distribute(self, exchange: RolloutExchange) -> None:
+        super()._distribute(exchange)
+        if (share := exchange.share if self._own_buffer is None else None) != self.learner.phase.share:
+            self.learner.phase = PhaseBuffer(
+                self.rollouts_per_phase, self.n_steps, self.n_envs, self.observation_space, share=share
+            )
 
     @property
     def auxiliary_bytes(self) -> int:

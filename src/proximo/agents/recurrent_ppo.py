@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from proximo.agents.arguments import constructor_arguments
+from proximo.agents.environment import Distributed
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
 from proximo.backends.base import BackendChoice, Precision
@@ -61,6 +62,7 @@ class RecurrentPPO(PPO):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPOLearner] | None = None,
+        distributed: Distributed = True,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 

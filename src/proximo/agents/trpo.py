@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 
 from proximo.agents.arguments import constructor_arguments
+from proximo.agents.environment import Distributed
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import TRPOConfig
@@ -72,6 +73,7 @@ class TRPO(OnPolicyAlgorithm):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[TRPOLearner] | None = None,
+        distributed: Distributed = True,
     ) -> None:
         super().__init__(**constructor_arguments(locals(), TRPOConfig))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,8 +25,12 @@ from proximo.cli.flags import (
     default_is,
     given_flags,
     hyperparameter_flags,
+    one_word,
+    whole_number,
 )
+from proximo.cli.launching import launch, launch_name, number_of_processes
 from proximo.cli.runs import Run, RunConfig
+from proximo.distributed import join
 from proximo.envs.make import versioned_id
 from proximo.zoo import available_presets, load_preset
 from proximo.zoo.presets import named_preset
@@ -42,11 +47,16 @@ EXAMPLES = (
     "proximo train CartPole-v1 --algo a2c --use-rms-prop false",
     "proximo train HalfCheetah-v5 --preset none --envs 4 --workers --normalize true",
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
+    "proximo train HalfCheetah-v5 --envs 16 --processes 4",
     "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
 )
 
 _from_preset = default_is("the preset's")
+
+
+def processes_of(text: str) -> int | Literal["auto"]:
+    return "auto" if text == "auto" else whole_number(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +75,8 @@ class Train:
     """Steps of the training, all environments together."""
     envs: Annotated[OptionalCount, _from_preset] = None
     """Parallel environments."""
+    processes: Annotated[Any, one_word(processes_of, "INT|auto")] = 1
+    """Processes that train together, each with its share of the environments; auto starts one for each core."""
     workers: bool = False
     """Run the environments in worker processes: for those whose step takes longer than a message."""
     on_env_failure: Literal["raise", "restart"] = "raise"
@@ -114,19 +126,36 @@ class Train:
 
 def run(words: Sequence[str]) -> int:
     arguments = parse_arguments(words)
-    if arguments.resume is not None:
-        from proximo.cli.session import resume
+    group = join()
+    with nullcontext() if group is None else group.telling_failures():
+        # only the first process needs the run folder
+        task = task_of(arguments) if group is None or group.rank == 0 else None
+        if group is not None:
+            task = group.first(task, "starting")
+        elif (processes := number_of_processes(*processes_for(arguments, task))) > 1:  # type: ignore[arg-type]
+            return launch(words, processes)
+        from proximo.cli import session
 
-        return resume(arguments.resume, *resumed_arguments(arguments))
-    config = run_config(arguments)
-    from proximo.cli.session import train
+        if isinstance(task, RunConfig):
+            return session.train(arguments, task)
+        return session.resume(arguments.resume, *task)  # type: ignore[arg-type, misc]
 
-    return train(arguments, config)
+
+def task_of(arguments: Train) -> RunConfig | tuple[Train, Run]:
+    """What is to be trained: a new run, or one to go on with and the arguments that it was started with."""
+    return run_config(arguments) if arguments.resume is None else resumed_arguments(arguments)
+
+
+def processes_for(arguments: Train, task: RunConfig | tuple[Train, Run]) -> tuple[int | Literal["auto"], int]:
+    """How many processes were asked for, and for how many environments."""
+    if isinstance(task, RunConfig):
+        return arguments.processes, task.preset.n_envs
+    return task[0].processes, task[1].config.preset.n_envs
 
 
 SESSION_FLAGS = (
-    "workers", "on_env_failure", "on_non_finite", "until", "eval_episodes", "video", "tensorboard", "device", "backend",
-    "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
+    "processes", "workers", "on_env_failure", "on_non_finite", "until", "eval_episodes", "video", "tensorboard",
+    "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
 
@@ -135,11 +164,13 @@ def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     """The arguments that the run to resume was started with, and the run."""
     given = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
     given += list(given_flags(arguments.hyperparameters))
-    if others := [name for name in given if name not in ("resume", "hyperparameters")]:
+    if others := [name for name in given if name not in ("resume", "processes", "hyperparameters")]:
         flags = ", ".join("ENV" if name == "env" else f"--{name.replace('_', '-')}" for name in others)
         raise ValueError(f"--resume goes on with the run as it was started, and takes no {flags}; leave it out")
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
+    if "processes" in given:
+        session["processes"] = arguments.processes
     return Train(env=run.config.env, algo=run.config.algo, **session), run
 
 
@@ -175,7 +206,7 @@ def run_config(arguments: Train) -> RunConfig:
         base,
         seed=base.seed if arguments.seed is None else arguments.seed,
         preset=base.preset.changed(changes, **{name: value for name, value in settings.items() if value is not None}),
-        session={name: getattr(arguments, name) for name in SESSION_FLAGS},
+        session={name: getattr(arguments, name) for name in SESSION_FLAGS} | {"launch": launch_name()},
     )
 
 

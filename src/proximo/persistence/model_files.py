@@ -38,6 +38,7 @@ COMMON_FIELDS = (
     "rollout_buffer_kwargs",
     "learner_class",
     "precision",
+    "distributed",
     "tensorboard_log",
     "verbose",
     "seed",
