@@ -63,7 +63,7 @@ class BaseCallback:
     @property
     def _is_writer(self) -> bool:
         """Whether this process writes files and prints: the first of those that train together, or one alone."""
-        return getattr(self.model, "rank", 0) == 0
+        return getattr(getattr(self, "model", None), "rank", 0) == 0
 
     def _announce(self, message: str, level: int = 1) -> None:
         """Tell the person at the terminal, where ``verbose`` asks for it."""
