@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from proximo import A2C, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO
 from proximo.envs import VecEnv, VecNormalize, make_vec_env
+from proximo.exploration import RND
 from proximo.training.callbacks import BaseCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 
@@ -68,6 +69,7 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, Any], bool]] = {
     "normalized": (PPO, "MlpPolicy", PPO_SMALL, CONTINUOUS, True),
     "target_kl": (PPO, "MlpPolicy", {**PPO_SMALL, "target_kl": 0.003, "n_epochs": 6}, {}, False),
     "sde": (PPO, "MlpPolicy", {**PPO_SMALL, "use_sde": True, "sde_sample_freq": 5}, CONTINUOUS, False),
+    "rnd": (PPO, "MlpPolicy", {**PPO_SMALL, "intrinsic_reward": RND}, {}, False),
     "masks": (MaskablePPO, "MlpPolicy", PPO_SMALL, {}, False),
     "a2c": (A2C, "MlpPolicy", {**SMALL, "n_steps": 6}, {}, False),
     "trpo": (TRPO, "MlpPolicy", {**SMALL, "n_steps": 24, "batch_size": 32, "n_critic_updates": 2}, {}, False),
@@ -90,7 +92,10 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, Any], bool]] = {
 
 def make_model(name: str, count: int, **changes: Any) -> Any:
     kind, policy, arguments, of_env, normalize = CASES[name]
-    return kind(policy, environments(count, normalize, **of_env), **{**arguments, **changes})
+    given = {**arguments, **changes}
+    if "intrinsic_reward" in given:
+        given["intrinsic_reward"] = given["intrinsic_reward"]()
+    return kind(policy, environments(count, normalize, **of_env), **given)
 
 
 def outcome(model: Any) -> dict[str, Any]:

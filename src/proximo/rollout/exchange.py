@@ -63,6 +63,9 @@ class RolloutExchange:
         pairs = [(getattr(own, name), getattr(whole, name), 1) for name in (*names, "bootstrap_values")]
         pairs += [(part, target, 1) for part, target in _parts(own.observations, whole.observations)]
         pairs.append((own.last_values, whole.last_values, 0))
+        if own.own_stream is not None and whole.own_stream is not None:
+            pairs.append((own.own_stream.values, whole.own_stream.values, 1))
+            pairs.append((own.own_stream.last_values, whole.own_stream.last_values, 0))
         if has_valid:
             valid = np.ones(own.rewards.shape, np.bool_) if own.valid is None else own.valid
             whole.valid = np.empty(whole.rewards.shape, np.bool_)
