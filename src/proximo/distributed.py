@@ -129,8 +129,7 @@ class Group:
         self._hook = sys.excepthook
         sys.excepthook = self._post_uncaught
 
-    @staticmethod
-    def _connect(launch: Launch) -> None:
+    def _connect(self, launch: Launch) -> None:
         if distributed.is_initialized():
             return
         os.environ.update(
@@ -139,9 +138,17 @@ class Group:
             MASTER_ADDR=launch.address,
             MASTER_PORT=str(launch.port),
         )
-        # how long to wait is decided here, by who shows life; gloo's own limit would know nothing of that
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        distributed.init_process_group(backend, timeout=timedelta(days=7))
+        try:
+            distributed.init_process_group(backend, timeout=timedelta(seconds=self.timeout))
+        except RuntimeError as error:
+            raise DistributedError(
+                f"rank {launch.rank} has not met all of the {launch.world_size} processes at "
+                f"{launch.address}:{launch.port} within {self.timeout:.0f} s: has one not been started, or can it not "
+                f"reach that address? ({error})"
+            ) from error
+        # from here on, how long to wait is decided by who shows life, of which gloo's own limit knows nothing
+        distributed.distributed_c10d._set_pg_timeout(timedelta(days=7))
 
     # -- exchanges
 
@@ -173,13 +180,8 @@ class Group:
     def gather(self, value: Any, what: str) -> list[Any]:
         """Every process's value, by rank; small ones in one message, large ones in two."""
         own = np.frombuffer(pickle.dumps(value), np.uint8)
-        first = np.zeros(SMALL, np.uint8)
-        first[:8] = np.frombuffer(np.int64(len(own)).tobytes(), np.uint8)
-        fits = len(own) <= SMALL - 8
-        if fits:
-            first[8 : 8 + len(own)] = own
-        received = self.gather_bytes(first, [SMALL] * self.world_size, what)
-        sizes = [int(part[:8].view(np.int64)[0]) for part in received]
+        received = self.gather_bytes(_opening(own), [SMALL] * self.world_size, what)
+        sizes = [_size_in(part) for part in received]
         if max(sizes) <= SMALL - 8:
             parts = [part[8 : 8 + size] for part, size in zip(received, sizes, strict=True)]
         else:
@@ -187,8 +189,22 @@ class Group:
         return [pickle.loads(part.tobytes()) for part in parts]
 
     def first(self, value: Value, what: str) -> Value:
-        """Rank 0's value, for all."""
-        return self.gather(value if self.rank == 0 else None, what)[0]
+        """Rank 0's value, for all; what the others give is not looked at."""
+        own = np.frombuffer(pickle.dumps(value if self.rank == 0 else None), np.uint8)
+        opening = torch.from_numpy(_opening(own))
+        self._send_first(opening, what)
+        size = _size_in(opening.numpy())
+        if size <= SMALL - 8:
+            data = opening[8 : 8 + size]
+        else:
+            data = torch.from_numpy(own.copy()) if self.rank == 0 else torch.empty(size, dtype=torch.uint8)
+            self._send_first(data, what)
+        found: Value = pickle.loads(data.numpy().tobytes())
+        return found
+
+    def _send_first(self, tensor: Tensor, what: str) -> None:
+        self._meet(what, tensor.numel())
+        self._wait(distributed.broadcast(tensor, 0, async_op=True), what)
 
     def highest(self, numbers: Sequence[float], what: str) -> list[float]:
         """The highest of each number over all processes; of truth values, whether any is true."""
@@ -337,6 +353,19 @@ class Group:
     def _abandon(self) -> None:
         """An exchange is left unfinished: its thread would keep this process from ending."""
         atexit.register(_leave)
+
+
+def _opening(data: Array) -> Array:
+    """The first message of bytes: their number, and they themselves if they are few."""
+    opening = np.zeros(SMALL, np.uint8)
+    opening[:8] = np.frombuffer(np.int64(len(data)).tobytes(), np.uint8)
+    if len(data) <= SMALL - 8:
+        opening[8 : 8 + len(data)] = data
+    return opening
+
+
+def _size_in(opening: Array) -> int:
+    return int(opening[:8].view(np.int64)[0])
 
 
 def _leave() -> None:

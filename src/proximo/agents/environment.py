@@ -12,7 +12,7 @@ from proximo.agents.checks import check_policy_reads_observations, check_spaces
 from proximo.backends.runtime import Runtime
 from proximo.data import Array, Info, Observation
 from proximo.distributed import join
-from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from proximo.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.functional.spaces import Space, check_for_correct_spaces
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
 from proximo.rollout.collector import Collector
@@ -53,8 +53,8 @@ class EnvironmentSide:
             if self._loaded_statistics is not None and normalizer.has_seen_nothing():
                 normalizer.load_state(self._loaded_statistics)
             self._loaded_statistics = None  # from here on they are the environment's
-            if exchange is not None:
-                normalizer.share_with(exchange.group, exchange.shares)
+        if exchange is not None:
+            _share_statistics(env, exchange)
 
     def _joined(self, env: VecEnv) -> RolloutExchange | None:
         """Join the other processes of the training, if there are some; they have the rest of the environments."""
@@ -137,3 +137,11 @@ class EnvironmentSide:
         """Count the episodes that ended, from the infos of a vector step."""
         ended = np.zeros(len(infos), np.bool_) if dones is None else dones
         self._required_collector().count_episodes(dict(enumerate(infos)), ended)
+
+
+def _share_statistics(env: VecEnv, exchange: RolloutExchange) -> None:
+    """Let every ``VecNormalize`` around the environments learn from those of all processes."""
+    while isinstance(env, VecEnvWrapper):
+        if isinstance(env, VecNormalize):
+            env.share_with(exchange.group, exchange.shares)
+        env = env.venv
