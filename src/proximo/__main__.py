@@ -1,7 +1,5 @@
 """``python -m proximo`` and ``torchrun -m proximo``: the command line."""
 
-from __future__ import annotations
-
 import sys
 
 from proximo.cli.main import main
