@@ -107,6 +107,8 @@ class Status(NamedTuple):
 class Group:
     """All processes of a training. Every exchange is one that all of them must come to, in the same order.
 
+    They trust each other: values travel pickled.
+
     Whoever waits looks at the others once a second. A process that failed is raised here as ``DistributedError`` with
     its traceback; one that has shown no life for ``PROXIMO_TIMEOUT`` seconds (600) is named with what it was doing. A
     process that steps, evaluates or updates shows life, so others may wait for it as long as it takes.
@@ -339,6 +341,8 @@ class Group:
         posting = threading.Thread(target=self._post, args=(json.dumps([self.rank, text]),), daemon=True)
         posting.start()
         posting.join(3 * CHECK_EVERY)  # a connection that is cut would block for longer
+        if self.rank == 0:
+            time.sleep(1.5 * CHECK_EVERY)  # the store may end with this process, and the others look once a second
 
     def _post(self, failure: str) -> None:
         try:

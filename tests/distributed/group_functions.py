@@ -115,7 +115,7 @@ def _first_seeds(env: VecEnv) -> list[Any]:
 
 
 class Failing(BaseCallback):
-    """Fails on rank 1, at its 30th step; ``busy`` earlier, while rank 0 takes its time."""
+    """Fails on rank 1, at its 30th step; ``busy`` earlier, while rank 0 takes its time; ``first`` on rank 0."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -124,9 +124,10 @@ class Failing(BaseCallback):
     def _on_step(self) -> bool:
         if self.kind == "busy" and self.model.rank == 0:
             time.sleep(0.1)
-        if self.model.rank == 1 and self.n_calls == (5 if self.kind == "busy" else 30):
+        culprit = 0 if self.kind == "first" else 1
+        if self.model.rank == culprit and self.n_calls == (5 if self.kind == "busy" else 30):
             match self.kind:
-                case "exception" | "busy":
+                case "exception" | "busy" | "first":
                     raise ZeroDivisionError("a bug of the user's")
                 case "nan":
                     self.training_env.envs[0].unwrapped.place = float("nan")

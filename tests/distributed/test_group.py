@@ -79,6 +79,7 @@ def test_a_stop_by_one_rank_stops_all_where_one_process_would(trained):
     [
         ("exception", "ZeroDivisionError: a bug of the user's"),
         ("busy", "ZeroDivisionError: a bug of the user's"),
+        ("first", "ZeroDivisionError: a bug of the user's"),
         ("nan", "NonFiniteError"),
         ("killed", "another process has gone while rank 0 was at the end of the rollout"),
         ("hang", "rank 1 has not come to the end of the rollout: it has shown no life for"),
@@ -86,8 +87,9 @@ def test_a_stop_by_one_rank_stops_all_where_one_process_would(trained):
 )
 def test_the_failure_of_one_ends_all(tmp_path, kind, expected):
     with Launched(fail_on_one_rank, (kind,), 2, tmp_path, PROXIMO_TIMEOUT="3") as launched:
-        text = launched.wait(60.0, ranks=[0])[0]
-        assert launched.code(0) == 1, text
+        other = 1 if kind == "first" else 0
+        text = launched.wait(60.0, ranks=[other])[other]
+        assert launched.code(other) == 1, text
         assert expected in text
         assert "DistributedError" in text
         if kind == "hang":
