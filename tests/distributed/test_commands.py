@@ -40,14 +40,6 @@ def assert_same_run(found: Path, expected: Path) -> None:
         np.testing.assert_array_equal(weights(found)[name], value, err_msg=name)
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("alone")
-    done = run(sys.executable, "-m", "proximo", "train", *TRAIN, *SHORT, "--runs-dir", str(folder))
-    assert done.returncode == 0, done.stderr
-    return only_run(folder)
-
-
 def test_processes_of_the_command_line_train_what_one_does(alone, tmp_path):
     words = ("-m", "proximo", "train", *TRAIN, *SHORT, "--processes", "2", "--runs-dir", str(tmp_path))
     done = run(sys.executable, *words)

@@ -84,14 +84,6 @@ def hosts() -> Iterator[Hosts]:
         made.remove()
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("alone")
-    done = run(sys.executable, "-m", "proximo", "train", *TRAIN, *SHORT, "--runs-dir", str(folder))
-    assert done.returncode == 0, done.stderr
-    return only_run(folder)
-
-
 def train_on_both(hosts: Hosts, folder: Path) -> None:
     agents = [
         hosts.start(

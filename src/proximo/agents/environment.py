@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
 from proximo.agents.checks import check_policy_reads_observations, check_spaces
-from proximo.backends.runtime import Runtime
+from proximo.agents.together import TogetherSide, share_statistics
 from proximo.data import Array, Info, Observation
-from proximo.distributed import join
-from proximo.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
+from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.functional.spaces import Space, check_for_correct_spaces
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
 from proximo.rollout.collector import Collector
-from proximo.rollout.exchange import RolloutExchange
-
-Distributed: TypeAlias = bool | Literal["gathered", "sharded"]
 
 
-class EnvironmentSide:
+class EnvironmentSide(TogetherSide):
     """Holds the vector environment and the collector that steps it."""
 
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]]
@@ -29,8 +25,6 @@ class EnvironmentSide:
     action_space: Space
     n_envs: int
     env: VecEnv | None
-    runtime: Runtime
-    distributed: Distributed
     use_sde: bool
     verbose: int
     policy_class: type[ActorCriticPolicy]
@@ -54,28 +48,7 @@ class EnvironmentSide:
                 normalizer.load_state(self._loaded_statistics)
             self._loaded_statistics = None  # from here on they are the environment's
         if exchange is not None:
-            _share_statistics(env, exchange)
-
-    def _joined(self, env: VecEnv) -> RolloutExchange | None:
-        """Join the other processes of the training, if there are some; they have the rest of the environments."""
-        self.runtime.group = join() if self.distributed else None
-        if self.runtime.group is None:
-            return None
-        return RolloutExchange(self.runtime.group, self.runtime.group.shares(env.num_envs, "making a model"))
-
-    @property
-    def rank(self) -> int:
-        """The place of this process among those that train together; 0 for one alone."""
-        return 0 if self.runtime.group is None else self.runtime.group.rank
-
-    @property
-    def world_size(self) -> int:
-        """How many processes train together; 1 for one alone."""
-        return 1 if self.runtime.group is None else self.runtime.group.world_size
-
-    @property
-    def _exchange(self) -> RolloutExchange | None:
-        return None if self._collector is None else self._collector.exchange
+            share_statistics(env, exchange)
 
     def _check_spaces(self) -> None:
         check_spaces(self.observation_space, self.action_space, self.use_sde)
@@ -137,11 +110,3 @@ class EnvironmentSide:
         """Count the episodes that ended, from the infos of a vector step."""
         ended = np.zeros(len(infos), np.bool_) if dones is None else dones
         self._required_collector().count_episodes(dict(enumerate(infos)), ended)
-
-
-def _share_statistics(env: VecEnv, exchange: RolloutExchange) -> None:
-    """Let every ``VecNormalize`` around the environments learn from those of all processes."""
-    while isinstance(env, VecEnvWrapper):
-        if isinstance(env, VecNormalize):
-            env.share_with(exchange.group, exchange.shares)
-        env = env.venv

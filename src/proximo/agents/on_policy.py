@@ -6,11 +6,9 @@ import operator
 import random
 import sys
 import time
-import zlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -24,8 +22,9 @@ from proximo.agents.checks import (
     checked_intrinsic_reward,
     checked_learner_class,
 )
-from proximo.agents.environment import Distributed, EnvironmentSide
+from proximo.agents.environment import EnvironmentSide
 from proximo.agents.saving import FileSide
+from proximo.agents.together import Distributed
 from proximo.augmentation import Augmentation, check_augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.backends.runtime import Runtime
@@ -37,7 +36,6 @@ from proximo.exploration import IntrinsicReward
 from proximo.functional.schedules import FloatSchedule
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy, RecurrentState, get_device
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
-from proximo.rollout.exchange import RolloutExchange
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import (
@@ -241,61 +239,6 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
 
     def _make_learner(self) -> Any:
         return checked_learner_class(self.learner_class, self.default_learner_class)(self.runtime)
-
-    # -- with other processes
-
-    def _start_alike(self, exchange: RolloutExchange) -> None:
-        """Give all processes rank 0's network, if theirs came out otherwise."""
-        group, weights = exchange.group, self.runtime.flat.data
-        digests = group.gather((weights.numel(), zlib.crc32(weights.cpu().numpy().tobytes())), "making a model")
-        if any(digest[0] != digests[0][0] for digest in digests):
-            raise ValueError(f"the processes have networks of different sizes: {[digest[0] for digest in digests]}")
-        if any(digest != digests[0] for digest in digests):
-            weights.copy_(torch.from_numpy(group.first(weights.cpu().numpy(), "making a model")))
-
-    def _distribute(self, exchange: RolloutExchange) -> None:
-        """Decide how the processes learn together, and make the buffers for it."""
-        if not type(self).collect_rollouts.__module__.startswith("proximo."):
-            raise ValueError(
-                f"{type(self).__name__} overrides collect_rollouts, which knows nothing of other processes; train it "
-                "in one process, or with distributed=False"
-            )
-        sharded = self._is_sharded()
-        self.runtime.reduce = exchange.group.sum if sharded else None
-        self.runtime.bind()
-        self.rollout_buffer = self._make_buffer(exchange.share.count if sharded else self.n_envs)
-        self._own_buffer = None if sharded else self._make_buffer(exchange.share.count, RolloutBuffer)
-        for buffer in (self.rollout_buffer, self._own_buffer):
-            if buffer is not None:
-                self._allocate_own_stream(buffer)
-
-    def _is_sharded(self) -> bool:
-        """Whether each process learns from its own rows; else each has all of them, and all do the same."""
-        obstacle = self._sharding_obstacle()
-        if self.distributed == "sharded" and obstacle is not None:
-            raise ValueError(f"the processes cannot learn each from its own rows: {obstacle}; use distributed=True")
-        return self.distributed != "gathered" and obstacle is None
-
-    def _sharding_obstacle(self) -> str | None:
-        if self.backend == "fused":
-            return "the fused backend learns from all rows (backend='torch' does not)"
-        if not is_stock(self.rollout_buffer):
-            return f"rollout buffer is {type(self.rollout_buffer).__name__}"
-        if self.intrinsic_reward is not None:
-            return "the intrinsic reward learns from all rows"
-        if self.augmentation is not None:
-            return "augmentations are drawn for all rows"
-        if not type(self).train.__module__.startswith("proximo."):
-            return f"{type(self).__name__} overrides train"
-        return None
-
-    def highest_of_all(self, *numbers: float) -> list[float]:
-        """The highest of each number over the processes that train together, all of which must ask."""
-        group = self.runtime.group
-        return [*numbers] if group is None else group.highest(numbers, "a decision between iterations")
-
-    def _telling_failures(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.runtime.group is None else self.runtime.group.telling_failures()
 
     def _make_buffer(
         self, environments: int | None = None, buffer_class: type[RolloutBuffer] | None = None

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 
 from proximo.agents.arguments import constructor_arguments
-from proximo.agents.environment import Distributed
 from proximo.agents.on_policy import OnPolicyAlgorithm
+from proximo.agents.together import Distributed
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import TRPOConfig
 from proximo.data import Schedule
