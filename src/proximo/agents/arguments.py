@@ -14,7 +14,8 @@ SHARED_ARGUMENTS = {
     "env": "What to train on: an id, a gymnasium environment or VectorEnv, an EnvPool, or a vector environment.",
     "use_sde": "Explore continuous actions with state-dependent noise (gSDE) instead of independent noise.",
     "sde_sample_freq": "Steps between new noise matrices of gSDE; -1 draws them once per rollout.",
-    "rollout_buffer_class": "A subclass of RolloutBuffer; None is the library's own. Another one runs through PyTorch.",
+    "rollout_buffer_class": "A subclass of RolloutBuffer, also of Stable-Baselines3's own; None is the library's own. "
+    "Another one runs through PyTorch.",
     "rollout_buffer_kwargs": "Further arguments of that class.",
     "stats_window_size": "Episodes over which rollout/ep_rew_mean and its like are averaged.",
     "tensorboard_log": "Folder for TensorBoard's files; None writes none.",

@@ -12,6 +12,9 @@ from proximo.agents.checks import check_policy_reads_observations, check_spaces
 from proximo.agents.together import TogetherSide, share_statistics
 from proximo.data import Array, Info, Observation
 from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from proximo.envs.adapters.foreign import without_adapter
+from proximo.envs.vector.normalize import has_seen_nothing, load_normalizer_state, normalizer_state
+from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import Space, check_for_correct_spaces
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
 from proximo.rollout.collector import Collector
@@ -40,12 +43,12 @@ class EnvironmentSide(TogetherSide):
         self._check_spaces()
         exchange = self._joined(env)
         self.n_envs = env.num_envs if exchange is None else exchange.share.total
-        self.env = env
+        self.env = without_adapter(env)
         self._collector = Collector(env, self.ep_info_buffer, self.ep_success_buffer)
         self._collector.exchange = exchange
         if (normalizer := self.get_vec_normalize_env()) is not None:
-            if self._loaded_statistics is not None and normalizer.has_seen_nothing():
-                normalizer.load_state(self._loaded_statistics)
+            if self._loaded_statistics is not None and has_seen_nothing(normalizer):
+                load_normalizer_state(normalizer, self._loaded_statistics)
             self._loaded_statistics = None  # from here on they are the environment's
         if exchange is not None:
             share_statistics(env, exchange)
@@ -56,6 +59,7 @@ class EnvironmentSide(TogetherSide):
         check_policy_reads_observations(self.policy_class, known, self.observation_space, self.policy_kwargs)
 
     def get_env(self) -> VecEnv | None:
+        """The vector environment; one of Stable-Baselines3's as it was given."""
         return self.env
 
     def get_vec_normalize_env(self) -> VecNormalize | None:
@@ -64,7 +68,7 @@ class EnvironmentSide(TogetherSide):
     def normalizer_statistics(self) -> dict[str, Array] | None:
         """Of the environment's ``VecNormalize``; without one, those that the model's file held for an env to come."""
         normalizer = self.get_vec_normalize_env()
-        return self._loaded_statistics if normalizer is None else normalizer.state()
+        return self._loaded_statistics if normalizer is None else normalizer_state(normalizer)
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Train on another environment of the same spaces and number."""
@@ -72,7 +76,7 @@ class EnvironmentSide(TogetherSide):
         exchange = self._exchange
         expected = self.n_envs if exchange is None else exchange.share.count
         if wrapped.num_envs != expected:
-            raise ValueError(
+            raise ArgumentValueError(
                 f"the model was made for {expected} environments, this one has {wrapped.num_envs}; to change the "
                 f"number, save the model and call {type(self).__name__}.load(path, env=env)"
             )
@@ -85,7 +89,9 @@ class EnvironmentSide(TogetherSide):
 
     def _required_collector(self) -> Collector:
         if self._collector is None:
-            raise ValueError("the model has no environment; call set_env(env), or pass env= to load(), before learn()")
+            raise ArgumentValueError(
+                "the model has no environment; call set_env(env), or pass env= to load(), before learn()"
+            )
         return self._collector
 
     # what subclasses with a ``collect_rollouts`` of their own read and write: the collector's place in the episodes

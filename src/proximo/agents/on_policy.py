@@ -33,9 +33,12 @@ from proximo.data import Array, Info, Metrics, Observation, Rollout, Schedule
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import near_matches
 from proximo.exploration import IntrinsicReward
+from proximo.files.known_values import own_class
 from proximo.functional.schedules import FloatSchedule
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy, RecurrentState, get_device
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
+from proximo.other_libraries import stands_for
+from proximo.rollout.adapted_storage import AdaptedRolloutBuffer
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import (
@@ -64,6 +67,7 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
         torch.backends.cudnn.benchmark = False
 
 
+@stands_for("stable_baselines3.common.on_policy_algorithm", "OnPolicyAlgorithm")
 class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     """An on-policy algorithm in the shape of Stable-Baselines3's.
 
@@ -118,11 +122,11 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             setattr(self, name, value)
         self._know(config)
         self.policy_class = self._resolve_policy(policy)
-        self.policy_kwargs = dict(policy_kwargs or {})
+        self.policy_kwargs = {name: own_class(value) for name, value in (policy_kwargs or {}).items()}
         if not isinstance(sde_sample_freq, int):
             raise TypeError(f"sde_sample_freq is {sde_sample_freq!r}; expected a number of steps, or -1 for a rollout")
         self.use_sde, self.sde_sample_freq = use_sde, sde_sample_freq
-        self.rollout_buffer_class = checked_buffer_class(rollout_buffer_class)
+        self.rollout_buffer_class = checked_buffer_class(own_class(rollout_buffer_class))
         self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
         self.learner_class = checked_learner_class(learner_class, self.default_learner_class)
         self.intrinsic_reward = checked_intrinsic_reward(intrinsic_reward)
@@ -177,6 +181,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             if policy not in self.policy_aliases:
                 raise ValueError(f"unknown policy {policy!r}; {near_matches(policy, self.policy_aliases)}")
             return self.policy_aliases[policy]
+        policy = own_class(policy)
         if not (isinstance(policy, type) and issubclass(policy, ActorCriticPolicy)):
             raise TypeError(
                 f"policy is {policy!r}; expected one of {', '.join(self.policy_aliases)} or a subclass of "
@@ -254,6 +259,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             n_envs=self.n_envs if environments is None else environments,
             **(self.rollout_buffer_kwargs if buffer_class is None else {}),
         )
+        if not isinstance(buffer, RolloutBuffer):
+            buffer = AdaptedRolloutBuffer(buffer)
         if self.policy_class.recurrent:
             buffer.rollout.sequence_length = self._sequence_length()
         return buffer
@@ -299,7 +306,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     def _fusing_obstacle(self) -> str | None:
         """What besides the policy keeps the kernels from running it."""
         if not is_stock(self.rollout_buffer):  # kernels read the memory, and would not call a subclass's get()
-            return f"rollout buffer is {type(self.rollout_buffer).__name__}"
+            return f"rollout buffer is {self.rollout_buffer_class.__name__}"
         obstacle: str | None = self.learner.obstacle()
         return obstacle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import torch
 
@@ -25,6 +25,9 @@ def _from_first(group: Group, path: str | Path | BinaryIO) -> BinaryIO:
 
 class FileSide:
     """What an agent offers to be saved, loaded and resumed."""
+
+    saved_attributes: ClassVar[tuple[str, ...]] = ()
+    """Attributes of a subclass that its model files hold: plain values. A file sets no others besides the library's."""
 
     _callback: BaseCallback | None  # of the current training
     _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
@@ -54,7 +57,8 @@ class FileSide:
     ) -> None:
         """Write the model as one safe file: nothing in it is code, and it appears whole or not at all.
 
-        Of processes that train together only the first writes files, so all of them may call this.
+        Attributes of a subclass are saved when its ``saved_attributes`` names them. Of processes that train together
+        only the first writes files, so all of them may call this.
         """
         if self._writes(path):
             model_files.save(self, path, exclude=exclude, include=include)  # type: ignore[arg-type]
@@ -105,6 +109,10 @@ class FileSide:
             raise ValueError(f"{type(self).__name__} keeps no tensors of its own, got {', '.join(tensors)}")
 
     # -- checkpoints
+
+    def has_state(self) -> bool:
+        """Whether the environments can tell their state, so that a training can go on exactly."""
+        return self._required_collector().env.has_state()  # type: ignore[attr-defined]
 
     def training_state(self, boundary: bool = False) -> dict[str, Any]:
         """All that decides how the training goes on, besides the model itself; to be called between iterations.

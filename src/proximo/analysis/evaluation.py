@@ -16,7 +16,7 @@ from proximo.distributed import show_life
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.adapters.foreign import ForeignVecEnvAdapter
 from proximo.envs.adapters.gymnasium_vector import VectorEnvAdapter
-from proximo.envs.vector.normalize import unwrap_vec_normalize
+from proximo.envs.vector.normalize import has_seen_nothing, unwrap_vec_normalize
 from proximo.envs.vector.transpose import VecTransposeImage
 from proximo.envs.vector.vec_env import VecEnv, VecEnvWrapper, arrays_from_step, copy_observation, is_vecenv_wrapped
 from proximo.envs.vector.vec_monitor import VecMonitor
@@ -296,6 +296,8 @@ def _ends(step: StepArrays) -> Array:
 def _vector_env_as_given(env: Any) -> VecEnv:
     """``env`` as a vector environment, its images left as they are: a hand-written predictor may expect them so."""
     vec_env = as_vec_env(env, monitor=isinstance(env, str))  # nothing can stand between an id and its monitor
+    if isinstance(vec_env, ForeignVecEnvAdapter) and vec_env.venv is not env:
+        return ForeignVecEnvAdapter(env)
     return vec_env.venv if isinstance(vec_env, VecTransposeImage) and vec_env is not env else vec_env
 
 
@@ -305,7 +307,7 @@ def _warn_of_another_scale(model: Predictor, env: VecEnv) -> None:
     normalizer = unwrap_vec_normalize(env)
     if statistics is None or not any(name.startswith("obs") for name in statistics):
         return
-    if normalizer is None or normalizer.has_seen_nothing():
+    if normalizer is None or has_seen_nothing(normalizer):
         warnings.warn(
             f"the model was trained on normalised observations, this environment "
             f"{'shows them as they are' if normalizer is None else 'has no statistics to normalise by'}. Give it "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from proximo.cli.runs import Run, runs_of_group
 from proximo.files.atomic import replacing
+from proximo.files.plain_text import TOML_BYTES, parse_toml
 from proximo.training.run_folder import GROUP_FILE, RunFolderError, file_name, make_unique_folder, to_toml
 
 OWN_FLAGS = ("--seeds", "--seed", "--jobs", "--runs-dir")  # of the group; each of its trainings gets its own
@@ -43,9 +43,10 @@ class Group:
     def open(cls, path: Path) -> Group:
         file = path / GROUP_FILE
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8"))
+            with file.open("rb") as stream:
+                table = parse_toml(stream.read(TOML_BYTES + 1), GROUP_FILE)
             return cls(path, tuple(table["seeds"]), int(table["jobs"]), tuple(table["command"]))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise RunFolderError(
                 f"{file} does not describe a group of runs ({error!r}); mend it or train again"
             ) from error

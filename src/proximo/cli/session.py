@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,7 +27,15 @@ from proximo.cli.algorithms import (
     fitting_policy,
     make_model,
 )
-from proximo.cli.console import ForeignOutput, errors, output, print_table, quiet_libraries, shown_path
+from proximo.cli.console import (
+    ForeignOutput,
+    errors,
+    listening_to_warnings,
+    output,
+    print_table,
+    quiet_libraries,
+    shown_path,
+)
 from proximo.cli.during import EVALUATION_SEED, PeriodicEvaluation, PeriodicFilms
 from proximo.cli.launching import interrupted_run
 from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
@@ -39,6 +48,7 @@ from proximo.files.atomic import remove_leftovers
 from proximo.rollout.phase import in_gigabytes
 from proximo.training.callbacks import ProgressBarCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
+from proximo.training.journal import Journal
 from proximo.training.log_formats import require_tensorboard
 from proximo.training.loggers import Logger
 from proximo.training.run_folder import to_toml
@@ -244,13 +254,17 @@ class Session:
         self.resumed = resumed
         self.steps_before = model.num_timesteps if resumed else 0
         self.training_seconds = 0.0
+        self.journal = Journal(run.folder.journal if model.rank == 0 else Path(os.devnull))
         every, episodes = arguments.eval_every, arguments.eval_episodes
-        self.evaluation = None if every is None else PeriodicEvaluation(run, every, episodes)
-        self.films = None if arguments.record_every is None else PeriodicFilms(run, arguments.record_every)
+        self.evaluation = None if every is None else PeriodicEvaluation(run, every, episodes, self.journal)
+        self.films = (
+            None if arguments.record_every is None else PeriodicFilms(run, arguments.record_every, self.journal)
+        )
 
     def finish(self) -> int:
         try:
-            return self._finish()
+            with self.journal, listening_to_warnings(self.journal.warn):
+                return self._finish()
         finally:
             if self.model.rank == 0:
                 self.printed.save(self.run.folder.printed)
@@ -269,6 +283,7 @@ class Session:
         try:
             evaluation = self._train_until_reached()
         except Interrupted as interruption:
+            self.journal.ending = "interrupted"
             output().print("[yellow]interrupted:[/] the model is saved as it is")
             if advice := self._how_to_go_on():
                 output().print(advice, markup=False, soft_wrap=True)
@@ -286,7 +301,8 @@ class Session:
             self._write_result(evaluation)
         try:
             if self.arguments.video and first:
-                film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
+                with self.journal.spending("film"):
+                    film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
         finally:  # rendering is foreign code and may fail; the rest is there all the same
             self._list_files()
         return 0 if self._is_reached(evaluation) else RETURN_NOT_REACHED
@@ -319,7 +335,7 @@ class Session:
         start = time.monotonic()
         with self._stop_on_signal() as stop:
             progress = ProgressBarCallback(output()) if steps > 0 else None
-            callbacks = (self.checkpoints, self.films, self.evaluation, stop, progress)
+            callbacks = (self.journal, self.checkpoints, self.films, self.evaluation, stop, progress)
             try:
                 self.model.learn(
                     steps,
@@ -348,7 +364,8 @@ class Session:
         if self.arguments.eval_episodes < 1:
             return None
         seed = self.run.config.seed + EVALUATION_SEED
-        return evaluate_run(self.run, self.arguments.eval_episodes, seed=seed, device=self.arguments.device)
+        with self.journal.spending("evaluation"):
+            return evaluate_run(self.run, self.arguments.eval_episodes, seed=seed, device=self.arguments.device)
 
     def _introduce(self) -> None:
         config, preset = self.run.config, self.run.config.preset

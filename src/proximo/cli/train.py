@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -35,6 +35,8 @@ from proximo.cli.runs import Run, RunConfig
 from proximo.distributed import Group as Processes
 from proximo.distributed import join
 from proximo.envs.make import versioned_id
+from proximo.files.plain_text import brief
+from proximo.training.run_folder import RunFolderError
 from proximo.zoo import available_presets
 from proximo.zoo.presets import NAMED_PARTS, PresetFile, preset_by_name
 
@@ -206,9 +208,8 @@ def processes_for(arguments: Train, task: RunConfig | tuple[Train, Run]) -> tupl
 
 
 SESSION_FLAGS = (
-    "processes", "workers", "on_env_failure", "on_non_finite", "until", "eval_every", "eval_episodes", "video",
-    "record_every", "tensorboard", "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode",
-    "keep_checkpoints",
+    "workers", "on_env_failure", "on_non_finite", "until", "eval_every", "eval_episodes", "video", "record_every",
+    "tensorboard", "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
 
@@ -218,9 +219,26 @@ def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     check_only_resume(arguments, "resume", "processes")
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
-    if arguments.processes != 1:
-        session["processes"] = arguments.processes
-    return Train(env=run.config.env, algo=run.config.algo, **session), run
+    resumed = Train(env=run.config.env, algo=run.config.algo, processes=arguments.processes, **session)
+    try:
+        check_session(session)
+        check_numbers(resumed)
+    except ValueError as error:
+        raise RunFolderError(f"{run.folder.config}: {error}") from error
+    return resumed, run
+
+
+def check_session(session: Mapping[str, Any]) -> None:
+    """Refuse values of a file that the flag of that name could not have; what is missing has its default."""
+    kinds = get_type_hints(Train)
+    for name, value in session.items():
+        kind = kinds[name]
+        choices = get_args(kind) if get_origin(kind) is Literal else None
+        expected = tuple(part for part in get_args(kind) if isinstance(part, type)) or (kind,)
+        expected = (*expected, int) if float in expected else expected
+        fits = value in choices if choices else isinstance(value, expected) and (bool in expected or value is not True)
+        if not fits:
+            raise ValueError(f"{name} of its session is {brief(value)}, which the flag cannot be")
 
 
 def resumed_jobs(arguments: Train) -> int | None:

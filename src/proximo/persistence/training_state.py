@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from proximo.config import FRACTION
 from proximo.data import RNNStates
-from proximo.envs.state.plain import set_space_states, space_states, take_rows
+from proximo.envs.state.plain import checked_generator_state, set_space_states, space_states, take_rows
 from proximo.envs.vector.vec_env import copy_observation
 from proximo.errors import ModelFileError, NonFiniteError, ProximoError
+from proximo.files.plain_text import brief, printable
+from proximo.networks.network_size import UNBUILDABLE
 from proximo.rollout.collector import Collector
 from proximo.training.callback_base import BaseCallback, callback_states, restore_callback_states
 from proximo.training.loggers import Logger
@@ -86,29 +89,29 @@ def _set_environments(collector: Collector, state: Mapping[str, Any]) -> None:
 
 def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str, Any]) -> None:
     """Go on from a state of :func:`take`; weights and optimiser come from the model file around it."""
-    version = state.get("version")
+    version = state.get("version") if isinstance(state, Mapping) else None
     if version not in (1, VERSION):
         raise ModelFileError(
-            f"the checkpoint's training state is of version {version!r:.40}, this Proximo reads versions 1 to "
+            f"the checkpoint's training state is of version {brief(version)}, this Proximo reads versions 1 to "
             f"{VERSION}; resume with the version that saved it"
         )
-    if version == 1:
-        state = {**state, "environments": of_version_1(state["environments"])}
-    if len(state["episode_starts"]) != model.n_envs:
-        warnings.warn(
-            f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}: the "
-            "training goes on from its weights, but not exactly",
-            stacklevel=2,
-        )
-        return
     try:
+        if version == 1:
+            state = {**state, "environments": of_version_1(state["environments"])}
+        if len(state["episode_starts"]) != model.n_envs:
+            warnings.warn(
+                f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}: "
+                "the training goes on from its weights, but not exactly",
+                stacklevel=2,
+            )
+            return
         _restore(model, callback, state)
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except UNBUILDABLE as error:
         if isinstance(error, ProximoError):
             raise
         raise ModelFileError(
-            f"the checkpoint's training state does not fit ({type(error).__name__}: {error}); resume with the "
-            "environments and callbacks it was taken with"
+            f"the checkpoint's training state does not fit ({type(error).__name__}: {printable(str(error), 1000)}); "
+            "resume with the environments and callbacks it was taken with"
         ) from error
 
 
@@ -191,6 +194,11 @@ def _progress(model: OnPolicyAlgorithm) -> State:
 
 
 def _set_progress(model: OnPolicyAlgorithm, progress: Mapping[str, Any]) -> None:
+    counts = {name: value for name, value in progress.items() if name != "remaining"}
+    if not all(type(value) is int and abs(value) < 2**62 for value in counts.values()):
+        raise ValueError("the counters of its progress are no whole numbers")
+    if not FRACTION.fits(progress["remaining"]):
+        raise ValueError(f"the progress that remains is {brief(progress['remaining'])}, not from 0 to 1")
     model.num_timesteps = progress["num_timesteps"]
     model._num_timesteps_at_start = progress["num_timesteps_at_start"]
     model._iteration = progress["iteration"]
@@ -253,8 +261,8 @@ def _set_device_random_state(device: torch.device, states: Mapping[str, Any]) ->
 
 def _set_random_states(model: OnPolicyAlgorithm, states: Mapping[str, Any]) -> None:
     random.setstate(states["python"])
-    np.random.set_state(states["numpy"])  # noqa: NPY002
+    np.random.set_state(checked_generator_state(states["numpy"]))  # noqa: NPY002
     torch.set_rng_state(states["torch"])
     _set_device_random_state(model.device, states)
-    model.generator.bit_generator.state = states["model"]
+    model.generator.bit_generator.state = checked_generator_state(states["model"])
     set_space_states(model.action_space, states["action_space"])

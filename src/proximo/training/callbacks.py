@@ -15,6 +15,7 @@ from proximo.analysis.evaluation import Evaluation, evaluate
 from proximo.data import Array
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.vector.normalize import sync_envs_normalization
+from proximo.errors import WrongMomentError
 from proximo.files.atomic import replacing
 from proximo.training.callback_base import BaseCallback as BaseCallback
 from proximo.training.callback_base import CallbackList as CallbackList
@@ -69,7 +70,7 @@ class CheckpointCallback(BaseCallback):
     def _between_iterations(self) -> bool:
         # weights stay the same within a rollout, so the state before it makes the file of any of its steps exact
         due = self.n_calls % self.save_freq + self.model.n_steps >= self.save_freq
-        self._training_state = self.model.training_state() if due and self.training_env.has_state() else None
+        self._training_state = self.model.training_state() if due and self.model.has_state() else None
         return True
 
     def _save_model(self, path: str) -> None:
@@ -344,7 +345,7 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
 
     def _on_step(self) -> bool:
         if "dones" not in self.locals:
-            raise KeyError("'dones' is not among the training loop's variables; pass it to update_locals()")
+            raise WrongMomentError("'dones' is not among the training loop's variables; pass it to update_locals()")
         self.n_episodes += int(np.sum(self.locals["dones"]))
         proceed = self.n_episodes < self._total_max_episodes
         if not proceed:
@@ -465,7 +466,7 @@ def _rectangle(rows: Sequence[Sequence[Any]]) -> Array:
 
 def _evaluating_parent(callback: BaseCallback) -> Any:
     if not hasattr(callback.parent, "best_mean_reward"):
-        raise RuntimeError(
+        raise WrongMomentError(
             f"{type(callback).__name__} works only inside an EvalCallback: give it as callback_on_new_best "
             "or callback_after_eval"
         )

@@ -167,9 +167,9 @@ class PeriodicCheckpoints(BaseCallback):
     def _init_callback(self) -> None:
         self.saved_at = None
         self._save_asked = self._stop_asked = False
-        if not self.boundary and not self.training_env.has_state():
+        if not self.boundary and not self.model.has_state():
             try:
-                self.training_env.get_state()  # says which environment or wrapper it is
+                self.model.training_state()  # says which environment or wrapper it is
             except EnvironmentStateError as error:
                 raise EnvironmentStateError(f"exact checkpoints are not possible: {error}") from error
         self._next_time = self._clock() + self.every_seconds

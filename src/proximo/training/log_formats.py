@@ -16,6 +16,7 @@ import torch
 
 from proximo.errors import MissingExtraError, ProximoError
 from proximo.files.atomic import replacing
+from proximo.other_libraries import counts_as, stands_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Excluded = Mapping[str, tuple[str, ...]]
 
 
+@stands_for("stable_baselines3.common.logger", "Video")
 class Video:
     """Frames ``[batch, time, channel, height, width]`` for TensorBoard."""
 
@@ -31,6 +33,7 @@ class Video:
         self.fps = fps
 
 
+@stands_for("stable_baselines3.common.logger", "Figure")
 class Figure:
     """A matplotlib figure for TensorBoard, closed after writing if ``close``."""
 
@@ -39,6 +42,7 @@ class Figure:
         self.close = close
 
 
+@stands_for("stable_baselines3.common.logger", "Image")
 class Image:
     """An image for TensorBoard; ``dataformats`` names its axes, for example ``"HWC"``."""
 
@@ -47,6 +51,7 @@ class Image:
         self.dataformats = dataformats
 
 
+@stands_for("stable_baselines3.common.logger", "HParam")
 class HParam:
     """Hyperparameters for TensorBoard's HPARAMS tab, which shows them only beside at least one metric."""
 
@@ -320,13 +325,13 @@ class TensorBoardOutputFormat(KVWriter):
             writer.add_scalar(key, value, step)
         elif isinstance(value, torch.Tensor | np.ndarray):
             writer.add_histogram(key, torch.as_tensor(value), step)
-        elif isinstance(value, Video):
+        elif counts_as(value, Video):
             writer.add_video(key, value.frames, step, value.fps)
-        elif isinstance(value, Figure):
+        elif counts_as(value, Figure):
             writer.add_figure(key, value.figure, step, close=value.close)
-        elif isinstance(value, Image):
+        elif counts_as(value, Image):
             writer.add_image(key, value.image, step, dataformats=value.dataformats)
-        elif isinstance(value, HParam):
+        elif counts_as(value, HParam):
             self._add_hyperparameters(value)
 
     def _add_hyperparameters(self, value: HParam) -> None:
@@ -382,5 +387,5 @@ def _too_short(file: TextIO, present: str, expected: str) -> LogPositionError:
 
 
 def _refuse_media(value: Any, formats: tuple[str, ...]) -> None:
-    if isinstance(value, Video | Figure | Image | HParam):
+    if any(counts_as(value, kind) for kind in (Video, Figure, Image, HParam)):
         raise FormatUnsupportedError(formats, type(value).__name__.lower())

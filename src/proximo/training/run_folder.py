@@ -9,15 +9,15 @@ import os
 import platform
 import re
 import subprocess
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from proximo.errors import ProximoError
+from proximo.errors import ModelFileError, ProximoError
 from proximo.files.atomic import replacing
+from proximo.files.plain_text import TOML_BYTES, parse_toml
 
 PACKAGES = ("proximo", "torch", "numpy", "numba", "scipy", "gymnasium", "safetensors")
 ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-envs-gymnasium", "procgen-mirror")
@@ -81,6 +81,10 @@ class RunFolder:
         return self.path / "progress.jsonl"
 
     @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
     def model(self) -> Path:
         return self.path / "model.zip"
 
@@ -126,10 +130,12 @@ class RunFolder:
         return text
 
     def read_config(self) -> dict[str, Any]:
+        with self.config.open("rb") as stream:
+            data = stream.read(TOML_BYTES + 1)
         try:
-            return tomllib.loads(self.config.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise RunFolderError(f"{self.config} is not valid TOML ({error}); mend it or train again") from error
+            return parse_toml(data, str(self.config))
+        except ModelFileError as error:
+            raise RunFolderError(f"{error}; mend it or train again") from error
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         _write_text(self.result, json.dumps(result, indent=2) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from proximo.errors import EnvironmentStateError
 from proximo.files.encoding import Unsafe, decode, encode
+from proximo.files.plain_text import brief
 from proximo.functional.spaces import Space
 
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
@@ -51,13 +53,29 @@ def generator_at(state: dict[str, Any] | None, generator: np.random.Generator | 
     """``generator`` itself, put where ``state`` says, or a new one if it is of another kind."""
     if state is None:
         return None
-    kind = state["bit_generator"]
-    if kind not in _BIT_GENERATORS:
-        raise EnvironmentStateError(f"unknown random generator {kind!r}; known are {', '.join(_BIT_GENERATORS)}")
+    kind = checked_generator_state(state)["bit_generator"]
     if generator is None or type(generator.bit_generator).__name__ != kind:
         generator = np.random.Generator(getattr(np.random, kind)())
     generator.bit_generator.state = state
     return generator
+
+
+def checked_generator_state(state: Any) -> dict[str, Any]:
+    """A state for NumPy, which reads memory at the places that it finds in one without looking."""
+    kind = state.get("bit_generator") if isinstance(state, dict) else None
+    if not isinstance(kind, str) or kind not in _BIT_GENERATORS:
+        raise EnvironmentStateError(f"unknown random generator {brief(kind)}; known are {', '.join(_BIT_GENERATORS)}")
+    checked: dict[str, Any] = state
+    if kind == "MT19937":
+        _check_place(checked["state"]["pos"], 624)
+    elif kind == "Philox":
+        _check_place(checked["buffer_pos"], 4)
+    return checked
+
+
+def _check_place(place: Any, length: int) -> None:
+    if not 0 <= index(place) <= length:
+        raise EnvironmentStateError(f"the state of a random generator points outside its {length} numbers")
 
 
 def space_states(space: Space, name: str) -> list[dict[str, Any] | None]:

@@ -13,20 +13,23 @@ from gymnasium import spaces
 
 from proximo.data import Array, Observation, Share, StepArrays
 from proximo.distributed import Group
+from proximo.envs.adapters.foreign import without_adapter
 from proximo.envs.vector.normalize_kernels import Kernels, kernels_if_cheap
 from proximo.envs.vector.vec_env import (
     StepTransform,
     VecEnv,
-    VecEnvWrapper,
     copy_observation,
     map_final_observations,
     unwrap_vec_wrapper,
 )
-from proximo.errors import near_matches
+from proximo.errors import ArgumentValueError, ModelFileError, near_matches
+from proximo.files.plain_text import printable
 from proximo.functional.spaces import is_image_space
 from proximo.functional.statistics import RunningMeanStd
+from proximo.other_libraries import counts_as, stands_for
 
 
+@stands_for("stable_baselines3.common.vec_env.vec_normalize", "VecNormalize")
 class VecNormalize(StepTransform):
     """Show observations with mean 0 and variance 1, and rewards divided by the deviation of their discounted sum.
 
@@ -254,34 +257,11 @@ class VecNormalize(StepTransform):
 
     def state(self) -> dict[str, Array]:
         """All statistics as plain arrays: mean, variance and count by name, and the running returns."""
-        return {
-            f"{name}.{part}": np.asarray(getattr(statistics, part), np.float64)
-            for name, statistics in self._statistics().items()
-            for part in ("mean", "var", "count")
-        } | {"returns": self.returns.copy()}
-
-    def has_seen_nothing(self) -> bool:
-        """Whether nothing has been counted yet (counts start at a fraction, against division by zero)."""
-        return all(float(value) < 1.0 for name, value in self.state().items() if name.endswith(".count"))
+        return normalizer_state(self)
 
     def load_state(self, state: Mapping[str, Array | float]) -> None:
         """Take over what :meth:`state` gave; running returns only if the number of environments is the same."""
-        mine = self.state()
-        if state.keys() - {"returns"} != mine.keys() - {"returns"}:
-            raise ValueError(
-                f"normalisation statistics {sorted(state)} do not fit this VecNormalize, which has {sorted(mine)}; "
-                "load them with the observation space and norm_obs settings they were taken with"
-            )
-        for name, statistics in self._statistics().items():
-            mean, var = (np.array(state[f"{name}.{part}"], np.float64) for part in ("mean", "var"))
-            if mean.shape != statistics.mean.shape or var.shape != statistics.var.shape:
-                raise ValueError(
-                    f"{name} has shape {mean.shape}, this VecNormalize's observations have {statistics.mean.shape}"
-                )
-            statistics.mean, statistics.var, statistics.count = mean, var, float(state[f"{name}.count"])
-        returns = np.array(state.get("returns", ()), np.float64)
-        if returns.shape == self.returns.shape:
-            self.returns = returns
+        load_normalizer_state(self, state)
 
     rows_in_state = (("statistics", "returns"), ("old_reward",), ("old_obs",))
 
@@ -294,14 +274,6 @@ class VecNormalize(StepTransform):
         self.old_reward = np.array(state["old_reward"])
         if "old_obs" in state:
             self.old_obs = copy_observation(state["old_obs"])
-
-    def _statistics(self) -> dict[str, RunningMeanStd]:
-        """Every running statistic by its name in :meth:`state`."""
-        observations: dict[str, RunningMeanStd] = {}
-        if self.norm_obs:
-            by_key = self.obs_rms if isinstance(self.obs_rms, dict) else {"": self.obs_rms}
-            observations = {f"obs_rms/{key}" if key else "obs_rms": rms for key, rms in by_key.items()}
-        return {**observations, "ret_rms": self.ret_rms}
 
     def save(self, save_path: str | Path) -> None:
         """Write settings and statistics to a safetensors file (plain arrays, nothing pickled), replacing atomically."""
@@ -318,8 +290,13 @@ class VecNormalize(StepTransform):
         from proximo.files.normalizer_file import read_normalizer
 
         settings, state = read_normalizer(Path(load_path))
-        normalised = VecNormalize(venv, **settings)
-        normalised.load_state(state)
+        try:
+            normalised = VecNormalize(venv, **settings)
+            normalised.load_state(state)
+        except (TypeError, ValueError) as error:
+            raise ModelFileError(
+                f"{load_path} does not fit these environments: {printable(str(error), 1000)}"
+            ) from error
         return normalised
 
     def __getstate__(self) -> dict[str, Any]:
@@ -341,6 +318,52 @@ class VecNormalize(StepTransform):
         self.num_envs = venv.num_envs
         self.render_mode = venv.render_mode
         self.returns = np.zeros(self.num_envs)
+
+
+# These read Stable-Baselines3's VecNormalize too, whose attributes have the same names.
+
+
+def normalizer_state(normalizer: Any) -> dict[str, Array]:
+    """All statistics of a ``VecNormalize``, as its :meth:`VecNormalize.state` gives them."""
+    return {
+        f"{name}.{part}": np.asarray(getattr(statistics, part), np.float64)
+        for name, statistics in _statistics(normalizer).items()
+        for part in ("mean", "var", "count")
+    } | {"returns": normalizer.returns.copy()}
+
+
+def has_seen_nothing(normalizer: Any) -> bool:
+    """Whether nothing has been counted yet (counts start at a fraction, against division by zero)."""
+    return all(float(value) < 1.0 for name, value in normalizer_state(normalizer).items() if name.endswith(".count"))
+
+
+def load_normalizer_state(normalizer: Any, state: Mapping[str, Array | float]) -> None:
+    """Give a ``VecNormalize`` what :func:`normalizer_state` took from one."""
+    mine = normalizer_state(normalizer)
+    if state.keys() - {"returns"} != mine.keys() - {"returns"}:
+        raise ValueError(
+            f"normalisation statistics {sorted(state)} do not fit this VecNormalize, which has {sorted(mine)}; "
+            "load them with the observation space and norm_obs settings they were taken with"
+        )
+    for name, statistics in _statistics(normalizer).items():
+        mean, var = (np.array(state[f"{name}.{part}"], np.float64) for part in ("mean", "var"))
+        if mean.shape != statistics.mean.shape or var.shape != statistics.var.shape:
+            raise ValueError(
+                f"{name} has shape {mean.shape}, this VecNormalize's observations have {statistics.mean.shape}"
+            )
+        statistics.mean, statistics.var, statistics.count = mean, var, float(state[f"{name}.count"])
+    returns = np.array(state.get("returns", ()), np.float64)
+    if returns.shape == normalizer.returns.shape:
+        normalizer.returns = returns
+
+
+def _statistics(normalizer: Any) -> dict[str, RunningMeanStd]:
+    """Every running statistic by its name in :func:`normalizer_state`."""
+    observations: dict[str, RunningMeanStd] = {}
+    if normalizer.norm_obs:
+        by_key = normalizer.obs_rms if isinstance(normalizer.obs_rms, dict) else {"": normalizer.obs_rms}
+        observations = {f"obs_rms/{key}" if key else "obs_rms": rms for key, rms in by_key.items()}
+    return {**observations, "ret_rms": normalizer.ret_rms}
 
 
 def is_finite(batch: Array) -> bool:
@@ -375,19 +398,20 @@ def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
 
 def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
     """Copy the statistics of each ``VecNormalize`` around ``env`` to the one in the same place around ``eval_env``."""
-    while isinstance(env, VecEnvWrapper):
-        if not isinstance(eval_env, VecEnvWrapper) or isinstance(env, VecNormalize) != isinstance(
-            eval_env, VecNormalize
-        ):
-            raise ValueError(
-                f"the evaluation environment has {type(eval_env).__name__} where the training environment has "
-                f"{type(env).__name__}; wrap both the same way"
+    layer: Any = without_adapter(env)
+    eval_layer: Any = without_adapter(eval_env)
+    while hasattr(layer, "venv"):
+        normalises = counts_as(layer, VecNormalize)
+        if not hasattr(eval_layer, "venv") or normalises != counts_as(eval_layer, VecNormalize):
+            raise ArgumentValueError(
+                f"the evaluation environment has {type(eval_layer).__name__} where the training environment has "
+                f"{type(layer).__name__}; wrap both the same way"
             )
-        if isinstance(env, VecNormalize) and isinstance(eval_env, VecNormalize):
-            if "obs_rms" in env.__dict__:
-                eval_env.obs_rms = deepcopy(env.obs_rms)
-            eval_env.ret_rms = env.ret_rms.copy()
-        env, eval_env = env.venv, eval_env.venv
+        if normalises:
+            if "obs_rms" in layer.__dict__:
+                eval_layer.obs_rms = deepcopy(layer.obs_rms)
+            eval_layer.ret_rms = layer.ret_rms.copy()
+        layer, eval_layer = layer.venv, eval_layer.venv
 
 
 def _box_of(space: spaces.Dict, key: str) -> spaces.Box:

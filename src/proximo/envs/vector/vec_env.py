@@ -32,6 +32,7 @@ from proximo.envs.state.plain import join_rows, plain_copy, take_rows
 from proximo.errors import EnvironmentStateError
 from proximo.functional.actions import mask_rows
 from proximo.functional.spaces import Space
+from proximo.other_libraries import counts_as, stands_for
 
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
 VecEnvObs: TypeAlias = Observation
@@ -91,6 +92,7 @@ def copy_observation(observation: Observation) -> Observation:
     return observation.copy(order="K")
 
 
+@stands_for("stable_baselines3.common.vec_env.base_vec_env", "VecEnv")
 class VecEnv(ABC):
     """Several environments of equal spaces that step together and reset themselves at the end of an episode.
 
@@ -357,6 +359,7 @@ class ForwardsToInner:
         return self.venv.env_is_wrapped(wrapper_class, indices=indices)
 
 
+@stands_for("stable_baselines3.common.vec_env.base_vec_env", "VecEnvWrapper")
 class VecEnvWrapper(ForwardsToInner, VecEnv):
     """A vector environment around another; what it does not define comes from the inner one.
 
@@ -396,13 +399,15 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
     @abstractmethod
     def step_wait(self) -> VecEnvStepReturn: ...
 
+    # a subclass with a constructor of its own may hold something that is no VecEnv, as SuperSuit's does
+
     @property
     def resets_on_next_step(self) -> bool:
-        return self.venv.resets_on_next_step
+        return bool(getattr(self.venv, "resets_on_next_step", False))
 
     @property
     def has_workers(self) -> bool:
-        return self.venv.has_workers
+        return bool(getattr(self.venv, "has_workers", False))
 
     def render(self, mode: str | None = None) -> Array | None:
         return self.venv.render(mode)
@@ -524,10 +529,11 @@ class CloudpickleWrapper:
 
 def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperType]) -> WrapperType | None:
     """The outermost wrapper of that class around ``env``, or None."""
-    while isinstance(env, VecEnvWrapper):
-        if isinstance(env, vec_wrapper_class):
-            return env
-        env = env.venv
+    layer: Any = env
+    while (inner := getattr(layer, "venv", None)) is not None:  # also through those of Stable-Baselines3
+        if counts_as(layer, vec_wrapper_class):
+            return layer
+        layer = inner
     return None
 
 
