@@ -49,6 +49,10 @@ class NonFiniteError(ProximoError, ArithmeticError, ValueError):
     """NaN or infinity where a number was expected."""
 
 
+class DistributedError(ProximoError, RuntimeError):
+    """Another process of the training failed, has gone, or does not come."""
+
+
 class NotEnoughMemoryError(ProximoError, MemoryError):
     """What was asked for needs more memory than is free."""
 

@@ -29,6 +29,8 @@ SHARED_ARGUMENTS = {
     "intrinsic_reward": "A reward for what is new, of proximo.exploration, such as RND(); it is logged apart.",
     "augmentation": "A change of observations that policy and value shall not mind, such as RandomShift(); for Dict "
     "observations a dictionary of them (DrAC, Raileanu et al. 2020).",
+    "distributed": "Whether to train together with the other processes that torchrun started, and how: gathered (each "
+    "learns from all rows) or sharded (each from its own); True is gathered on the fused backend, sharded on torch.",
     "learner_class": "A learner of your own, derived from this algorithm's: see docs/architecture.md.",
 }
 

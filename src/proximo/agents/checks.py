@@ -66,6 +66,12 @@ def check_second_value(policy: ActorCriticPolicy, buffer: RolloutBuffer, reward:
         )
 
 
+def checked_distributed(distributed: Any) -> Any:
+    if distributed not in (True, False, "gathered", "sharded"):
+        raise ValueError(f"distributed is {distributed!r}; expected True, False, 'gathered' or 'sharded'")
+    return distributed
+
+
 def check_spaces(observation_space: Space, action_space: Space, use_sde: bool) -> None:
     """Raise for spaces that no policy of the library can read or act in."""
     check_for_nested_spaces(observation_space)

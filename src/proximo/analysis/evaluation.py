@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.data import Array, Info, Observation, StepArrays
+from proximo.distributed import show_life
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.adapters.foreign import ForeignVecEnvAdapter
 from proximo.envs.adapters.gymnasium_vector import VectorEnvAdapter
@@ -48,6 +49,15 @@ class Evaluation:
     episode_rewards: tuple[float, ...]
     episode_lengths: tuple[int, ...]
     successes: tuple[bool, ...] = ()  # of the episodes that reported ``is_success``
+
+    @classmethod
+    def joined(cls, parts: Sequence[Evaluation]) -> Evaluation:
+        """The episodes of several evaluations, one after the other."""
+        rewards, lengths, successes = (
+            tuple(value for part in parts for value in getattr(part, name))
+            for name in ("episode_rewards", "episode_lengths", "successes")
+        )
+        return cls(rewards, lengths, successes)
 
     @property
     def mean(self) -> float:
@@ -113,6 +123,7 @@ def evaluate(
         for step, variables in steps:
             if step is None:
                 continue
+            show_life("evaluating")
             tally.add(step, callback, variables | arguments)
             if progress is not None:
                 progress(len(tally.rewards))

@@ -106,8 +106,9 @@ class PeriodicFilms(BaseCallback):
     def _between_iterations(self) -> bool:
         if self.num_timesteps // self.every > self.filmed_at // self.every:
             self.filmed_at = self.num_timesteps
-            with self.journal.spending("film"):
-                self._film()
+            if self._is_writer:
+                with self.journal.spending("film"):
+                    self._film()
         return True
 
     def _film(self) -> None:

@@ -64,6 +64,9 @@ COMMON_FIELDS: dict[str, Check] = {
         lambda value: value is None or isinstance(value, torch.nn.Module | Mapping), "an augmentation"
     ),
     "precision": _one_of(Precision),
+    "distributed": Check(
+        lambda value: isinstance(value, bool) or value in ("gathered", "sharded"), "true, false, gathered or sharded"
+    ),
     "verbose": Check(lambda value: isinstance(value, int) and 0 <= value < 10, "0, 1 or 2"),
     "seed": Check(lambda value: value is None or (type(value) is int and 0 <= value < 2**32), "a number of 32 bits"),
     "observation_space": _SPACE,

@@ -17,11 +17,12 @@ import torch
 
 from proximo.config import FRACTION
 from proximo.data import RNNStates
-from proximo.envs.state.plain import checked_generator_state, set_space_states, space_states
+from proximo.envs.state.plain import checked_generator_state, set_space_states, space_states, take_rows
 from proximo.envs.vector.vec_env import copy_observation
 from proximo.errors import ModelFileError, NonFiniteError, ProximoError
 from proximo.files.plain_text import brief, printable
 from proximo.networks.network_size import UNBUILDABLE
+from proximo.rollout.collector import Collector
 from proximo.training.callback_base import BaseCallback, callback_states, restore_callback_states
 from proximo.training.loggers import Logger
 
@@ -41,14 +42,11 @@ def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool
     """
     collector = model._required_collector()
     seed = _seed_and_reset(model) if boundary else None
-    observations = collector.observations
     return {
         "version": VERSION,
         "progress": _progress(model),
-        "environments": collector.env.get_state(inner=not boundary),
+        **_of_environments(collector, boundary),
         "boundary_seed": seed,
-        "observations": None if observations is None else copy_observation(observations),
-        "episode_starts": collector.episode_starts.copy(),
         "episodes": [
             {key: episode[key] for key in _EPISODE_KEYS if key in episode} for episode in model.ep_info_buffer
         ],
@@ -59,6 +57,34 @@ def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool
         "callbacks": [] if callback is None else callback_states(callback),
         "random": _random_states(model),
     }
+
+
+def _of_environments(collector: Collector, boundary: bool) -> State:
+    """Where the environments stand, of all processes together: by their number among all, not by whose they are."""
+    env, exchange, observations = collector.env, collector.exchange, collector.observations
+    state = env.get_state(inner=not boundary)
+    if exchange is None:
+        seen = None if observations is None else copy_observation(observations)
+        return {"environments": state, "observations": seen, "episode_starts": collector.episode_starts.copy()}
+    return {
+        "environments": env.join_states(exchange.group.gather(state, "a checkpoint")),
+        "observations": None if observations is None else exchange.gather_rows(observations),
+        "episode_starts": exchange.gather_rows(collector.episode_starts),
+    }
+
+
+def _set_environments(collector: Collector, state: Mapping[str, Any]) -> None:
+    """Take over what :func:`_of_environments` gave: all of it, or this process's rows."""
+    exchange = collector.exchange
+    if exchange is None:
+        collector.env.set_state(state["environments"])
+        collector.observations = state["observations"]
+        collector.episode_starts = state["episode_starts"]
+        return
+    rows = exchange.share.rows
+    collector.env.set_state(collector.env.part_of_state(state["environments"], rows))
+    collector.observations = None if state["observations"] is None else take_rows(state["observations"], rows)
+    collector.episode_starts = state["episode_starts"][rows]
 
 
 def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str, Any]) -> None:
@@ -93,11 +119,9 @@ def _restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[st
     collector = model._required_collector()
     if state["boundary_seed"] is not None:
         collector.env.reset()  # with the run's own seed: PyBullet's later resets go back to what the first one made
-        collector.env.seed(state["boundary_seed"])
+        _seed_environments(collector, state["boundary_seed"])
         collector.env.reset()
-    collector.env.set_state(state["environments"])
-    collector.observations = state["observations"]
-    collector.episode_starts = state["episode_starts"]
+    _set_environments(collector, state)
     model.ep_info_buffer.clear()
     model.ep_info_buffer.extend(state["episodes"])
     model.ep_success_buffer.clear()
@@ -147,10 +171,14 @@ def check_finite(model: OnPolicyAlgorithm) -> None:
 def _seed_and_reset(model: OnPolicyAlgorithm) -> int:
     """Begin new episodes from a seed that follows from the run's seed and from how often this was done before."""
     collector = model._required_collector()
-    seed = int(model.generator.integers(2**31 - collector.env.num_envs))
-    collector.env.seed(seed)
+    seed = int(model.generator.integers(2**31 - model.n_envs))
+    _seed_environments(collector, seed)
     collector.reset()
     return seed
+
+
+def _seed_environments(collector: Collector, seed: int) -> None:
+    collector.env.seed(seed + (0 if collector.exchange is None else collector.exchange.share.first))
 
 
 def _progress(model: OnPolicyAlgorithm) -> State:
@@ -181,13 +209,18 @@ def _set_progress(model: OnPolicyAlgorithm, progress: Mapping[str, Any]) -> None
 
 def _memory(model: OnPolicyAlgorithm) -> State | None:
     """What a policy with memory remembers of the current episodes."""
-    states = model.runtime.states
+    states, exchange = model.runtime.states, model._exchange
+    if states is not None and exchange is not None:
+        parts = zip(*exchange.group.gather([part.cpu() for part in states.parts()], "a checkpoint"), strict=True)
+        whole = [torch.cat(part, dim=1) for part in parts]
+        states = RNNStates(tuple(whole[: len(states.pi)]), tuple(whole[len(states.pi) :]))
     return None if states is None else {"pi": list(states.pi), "vf": list(states.vf)}
 
 
 def _set_memory(model: OnPolicyAlgorithm, memory: Mapping[str, Any] | None) -> None:
     if memory is not None and model.policy.recurrent:
-        pi, vf = (tuple(part.to(model.device) for part in memory[name]) for name in ("pi", "vf"))
+        rows = slice(None) if model._exchange is None else model._exchange.share.rows
+        pi, vf = (tuple(part[:, rows].contiguous().to(model.device) for part in memory[name]) for name in ("pi", "vf"))
         model.runtime.states = RNNStates(pi, vf)
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from proximo.errors import ArgumentTypeError, ArgumentValueError
 from proximo.other_libraries import stands_for
-from proximo.training.loggers import Logger
+from proximo.training.loggers import Logger, announce
 
 Method = TypeVar("Method", bound=Callable[..., bool])
 FunctionCallback: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], bool]
@@ -62,6 +62,16 @@ class BaseCallback:
     def logger(self) -> Logger:
         logger: Logger = self.model.logger
         return logger
+
+    @property
+    def _is_writer(self) -> bool:
+        """Whether this process writes files and prints: the first of those that train together, or one alone."""
+        return getattr(getattr(self, "model", None), "rank", 0) == 0
+
+    def _announce(self, message: str, level: int = 1) -> None:
+        """Tell the person at the terminal, where ``verbose`` asks for it."""
+        if self.verbose >= level and self._is_writer:
+            announce(message)
 
     # ------------------------------------------------------------------ what the training loop asks and calls
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import index
 from typing import Any
 
@@ -86,6 +86,25 @@ def space_states(space: Space, name: str) -> list[dict[str, Any] | None]:
 def set_space_states(space: Space, states: list[dict[str, Any] | None]) -> None:
     for part, state in zip(_all_parts(space), states, strict=True):
         part._np_random = generator_at(state, part._np_random)
+
+
+def join_rows(values: Sequence[Any]) -> Any:
+    """Rows of several processes one after the other: lists, arrays, or dictionaries of these.
+
+    >>> join_rows([{"a": [1, 2]}, {"a": [3]}])
+    {'a': [1, 2, 3]}
+    """
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: join_rows([value[key] for value in values]) for key in first}
+    if isinstance(first, np.ndarray):
+        return np.concatenate(values)
+    return [row for value in values for row in value]
+
+
+def take_rows(value: Any, rows: slice) -> Any:
+    """The rows of one process, of what :func:`join_rows` gave."""
+    return {key: take_rows(part, rows) for key, part in value.items()} if isinstance(value, dict) else value[rows]
 
 
 def _all_parts(space: Any) -> Iterator[Any]:

@@ -64,6 +64,8 @@ class VecCheckNan(StepTransform):
         self._observations = step.observations
         return step
 
+    rows_in_state = ()
+
     def own_state(self) -> dict[str, Any]:
         return {"warned": self._user_warned}
 

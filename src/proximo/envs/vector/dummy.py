@@ -15,6 +15,7 @@ from gymnasium import spaces
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
 from proximo.envs.adapters.bullet import remember_bullet_functions
 from proximo.envs.state.capture import get_environment_state, has_environment_state, set_environment_state
+from proximo.envs.state.plain import join_rows, take_rows
 from proximo.envs.vector.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, copy_observation
 from proximo.envs.wrappers.action_masker import EXPECTED_METHOD_NAME, MaskRows
 from proximo.functional.spaces import NestedObservation, Space, check_for_nested_spaces, is_nested
@@ -85,6 +86,12 @@ class BufferedVecEnv(VecEnv):
         super().set_state(state)
         if state:
             self._buffers.load_observations(state["observations"])
+
+    def join_states(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return {name: join_rows([state[name] for state in states]) for name in states[0]}  # all of it has rows
+
+    def part_of_state(self, state: Mapping[str, Any], rows: slice) -> dict[str, Any]:
+        return {name: take_rows(part, rows) for name, part in state.items()}
 
 
 @stands_for("stable_baselines3.common.vec_env.dummy_vec_env", "DummyVecEnv")

@@ -34,6 +34,8 @@ class VecExtractDictObs(StepTransform):
             final_observations=map_final_observations(step, self._extract),
         )
 
+    rows_in_state = ()
+
     def own_state(self) -> dict[str, Any]:
         return {}
 

@@ -190,6 +190,8 @@ class VecFrameStack(StepTransform):
     def transform(self, step: StepArrays) -> StepArrays:
         return self.stacked_obs.advance(step, self.resets_on_next_step)
 
+    rows_in_state = (("frames",),)
+
     def own_state(self) -> dict[str, Any]:
         return {"frames": self.stacked_obs.state()}
 

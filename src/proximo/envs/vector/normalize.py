@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from proximo.data import Array, Observation, StepArrays
+from proximo.data import Array, Observation, Share, StepArrays
+from proximo.distributed import Group
 from proximo.envs.adapters.foreign import without_adapter
 from proximo.envs.vector.normalize_kernels import Kernels, kernels_if_cheap
 from proximo.envs.vector.vec_env import (
@@ -67,6 +68,16 @@ class VecNormalize(StepTransform):
         self.ret_rms = RunningMeanStd(shape=())
         self.returns = np.zeros(self.num_envs)
         self.old_reward: Array = np.array([])
+        self._together: tuple[Group, Sequence[Share]] | None = None
+
+    def share_with(self, group: Group, shares: Sequence[Share]) -> None:
+        """Take in what the environments of all processes show, from here on: each step is an exchange of all.
+
+        The statistics are then those of a single process with all environments, to the last bit. They go on from
+        rank 0's.
+        """
+        self._together = group, shares
+        self.load_state({**group.first(self.state(), "sharing normalisation statistics"), "returns": self.returns})
 
     def _prepare_observations(self) -> None:
         """Check the spaces, make their statistics, and show normalised images as what they are: floats."""
@@ -100,16 +111,22 @@ class VecNormalize(StepTransform):
         observations = self.venv.reset()
         self.old_obs = observations
         self.returns = np.zeros(self.num_envs)
-        return self._take_in_observations(observations)
+        if self._together is None or not self.training:
+            return self._take_in_observations(observations)
+        return self._take_in_together(observations, self.returns, None, learn_returns=False)
 
     def transform(self, step: StepArrays) -> StepArrays:
         self.old_obs, self.old_reward = step.observations, step.rewards
-        observations = self._take_in_observations(step.observations)
-        if self.training:
-            if step.valid is None:
-                self._update_reward(step.rewards)
-            else:
-                self._update_reward(step.rewards, step.valid)
+        if self._together is not None and self.training:
+            self._discount(step.rewards)
+            observations = self._take_in_together(step.observations, self.returns, step.valid)
+        else:
+            observations = self._take_in_observations(step.observations)
+            if self.training:
+                if step.valid is None:
+                    self._update_reward(step.rewards)
+                else:
+                    self._update_reward(step.rewards, step.valid)
         rewards = self.normalize_reward(step.rewards)
         if not step.infos:
             return step._replace(observations=observations, rewards=rewards)
@@ -144,11 +161,39 @@ class VecNormalize(StepTransform):
             statistics.mean, statistics.var, statistics.count = mean, var, count + len(observations)
         return normalised
 
+    def _take_in_together(
+        self, observations: Observation, returns: Array, valid: Array | None, learn_returns: bool = True
+    ) -> Observation:
+        """The same with the rows of all processes' environments; gives this process's rows, normalised."""
+        group, shares = self._together  # type: ignore[misc]
+        total, names = shares[0].total, list(self.obs_rms) if self.norm_obs and isinstance(self.obs_rms, dict) else []
+        parts = [observations[name] for name in names] if names else [observations] if self.norm_obs else []
+        own = [*parts, returns, np.ones(self.num_envs, np.bool_) if valid is None else valid]
+        whole = [np.empty((total, *part.shape[1:]), part.dtype) for part in own]
+        pairs = [(part, target, 0) for part, target in zip(own, whole, strict=True)]
+        group.gather_rows(pairs, shares, "a step's normalisation")
+        *seen, all_returns, all_valid = whole
+        if learn_returns:
+            self._take_in_returns(all_returns if all_valid.all() else all_returns[all_valid])
+        mine = shares[group.rank].rows
+        if not self.norm_obs:
+            return self.normalize_obs(observations)
+        if not names:
+            return self._take_in_observations(seen[0])[mine]  # type: ignore[index]
+        for name, part in zip(names, seen, strict=True):
+            update_statistics(self.obs_rms[name], part)  # type: ignore[index]
+        return self.normalize_obs(observations)
+
     def _update_reward(self, reward: Array, valid: Array | None = None) -> None:
+        self._discount(reward)
+        self._take_in_returns(self.returns if valid is None else self.returns[valid])
+
+    def _discount(self, reward: Array) -> None:
         if not is_finite(reward):
             reward = np.where(np.isfinite(reward), reward, 0.0)
         self.returns = self.returns * self.gamma + reward
-        returns = self.returns if valid is None else self.returns[valid]
+
+    def _take_in_returns(self, returns: Array) -> None:
         statistics, kernels = self.ret_rms, kernels_if_cheap()
         if kernels is None or len(returns) == 0:
             update_statistics(statistics, returns)
@@ -218,6 +263,8 @@ class VecNormalize(StepTransform):
         """Take over what :meth:`state` gave; running returns only if the number of environments is the same."""
         load_normalizer_state(self, state)
 
+    rows_in_state = (("statistics", "returns"), ("old_reward",), ("old_obs",))
+
     def own_state(self) -> dict[str, Any]:
         latest = {"old_obs": copy_observation(self.old_obs)} if "old_obs" in self.__dict__ else {}
         return {"statistics": self.state(), "old_reward": self.old_reward.copy(), **latest}
@@ -253,11 +300,12 @@ class VecNormalize(StepTransform):
         return normalised
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("venv", "returns")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("venv", "returns", "_together")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.venv = None
+        self._together = None
 
     def set_venv(self, venv: VecEnv) -> None:
         """Give an unpickled VecNormalize the environments it normalises."""

@@ -72,6 +72,8 @@ class VecTransposeImage(StepTransform):
             final_observations=map_final_observations(step, self.transpose_observations),
         )
 
+    rows_in_state = ()
+
     def own_state(self) -> dict[str, Any]:
         return {}
 

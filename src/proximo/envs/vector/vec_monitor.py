@@ -107,6 +107,8 @@ class VecMonitor(StepTransform):
                 self.results_writer.write_row(episode)
         return step
 
+    rows_in_state = (("totals", "returns"), ("totals", "lengths"))
+
     def own_state(self) -> dict[str, Any]:
         state = {"totals": self.totals.state(), "episode_count": self.episode_count}
         return state if self.results_writer is None else {**state, "file": self.results_writer.contents()}

@@ -94,6 +94,8 @@ class VecVideoRecorder(StepTransform):
             Path(self.video_folder).mkdir(parents=True, exist_ok=True)
             self.video_path = str(write_video(self.video_path, frames, self.frames_per_sec))
 
+    rows_in_state = ()
+
     def own_state(self) -> dict[str, Any]:
         """The step count; a film under way is not part of it."""
         return {"step_id": self.step_id}
