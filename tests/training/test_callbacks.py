@@ -558,8 +558,8 @@ def test_progress_bar_shows_the_end_and_draws_seldom(monkeypatch):
     updates = []
 
     class Display(display_type):
-        def __init__(self, total_steps):
-            super().__init__(total_steps, console=console)
+        def __init__(self, total_steps, **options):
+            super().__init__(total_steps, **{**options, "console": console})
 
         def update(self, steps, mean_return=None):
             updates.append((steps, mean_return))
