@@ -288,3 +288,16 @@ def test_group_folders_runs_without_metrics_and_old_runs(trained, tmp_path, caps
     assert main(["report", str(tmp_path / "damaged"), "-o", str(tmp_path / "x.html")]) == 2
     assert "evaluations.npz is no file of evaluations" in capsys.readouterr().err
     assert not (tmp_path / "x.html").exists()
+
+
+@pytest.mark.parametrize("name", ["config.toml", "versions.json", "progress.csv", "evaluations.npz", "result.json"])
+def test_a_strangers_folder_brings_no_file_of_the_reader(name, tmp_path, capsys):
+    """A link in it could put the reader's own files into a page that is then published."""
+    run = write_run(tmp_path / "run", [1.0], evaluations=[[1.0]])
+    (run / "result.json").write_text("{}")
+    (run / "versions.json").write_text("{}")
+    (run / name).rename(tmp_path / name)
+    (run / name).symlink_to(tmp_path / name)
+    assert main(["report", str(run), "-o", str(tmp_path / "x.html")]) == 2
+    assert f"{name} leads out of the run folder" in capsys.readouterr().err
+    assert not (tmp_path / "x.html").exists()

@@ -32,7 +32,7 @@ class LiveView:
             return page_answer(live_list_page(self.folder.resolve().name, "/runs"))
         if route == "/runs":
             return json_answer(self._list())
-        runs = self.runs()
+        runs = self.runs()  # an address only chooses among these
         paths = [runs[name] for name in query.get("run", []) if name in runs]
         if not paths or len(paths) != len(query["run"]):
             return None
@@ -69,18 +69,19 @@ class LiveView:
 
     def _film_address(self, result: RunResult) -> tuple[str | None, str]:
         film = result.film
-        if film is None or (fault := self._film_fault(film)):
-            return None, "" if film is None else fault
+        if film is None:
+            return None, ""
+        if fault := film_fault(result, film):
+            return None, fault
         name = result.folder.path.relative_to(self.folder).as_posix()
         return address_of("/film", run=name, changed=str(film.stat().st_mtime_ns)), ""
 
     def _film(self, path: Path) -> Answer | None:
-        film = self.read(Run.open(path)).film
-        return None if film is None or self._film_fault(film) else Answer(FILM_TYPES[film.suffix][0], film.read_bytes())
-
-    def _film_fault(self, film: Path) -> str:
-        outside = not film.resolve().is_relative_to(self.folder.resolve())
-        return f"{film.name} leads out of the folder" if outside else film_fault(film)
+        result = self.read(Run.open(path))
+        film = result.film
+        if film is None or film_fault(result, film):
+            return None
+        return Answer(FILM_TYPES[film.suffix][0], film.read_bytes())
 
     def _list(self) -> dict[str, Any]:
         runs = [self._row(name, path) for name, path in self.runs().items()]
@@ -110,7 +111,9 @@ class LiveView:
 
 def serve_until_interrupted(folder: Path, host: str, port: int) -> int:
     with LiveServer(LiveView(folder), host, port) as server:
-        output().print(f"showing the runs of {shown_path(folder)} at {server.address} until Ctrl-C", soft_wrap=True)
+        output().print(
+            f"showing the runs of {shown_path(folder)} at {server.address} until Ctrl-C", markup=False, soft_wrap=True
+        )
         if not is_local(host):
             output().print(f"[yellow]{host} is open to other machines:[/] whoever reaches it can read these runs")
         try:

@@ -165,12 +165,12 @@ def _task(env: str, groups: Sequence[Group]) -> Json:
     charts = [
         _chart(
             "Training return",
-            "mean of the latest 100 episodes, over environment steps",
+            "mean of the latest 100 episodes, over steps",
             _training_series(here, TRAINING_RETURN),
         ),
         _chart(
             "Evaluation return",
-            "mean of the episodes of each evaluation, over environment steps",
+            "mean of each evaluation, over steps",
             _evaluation_series(here),
         ),
     ]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from proximo.reports.results import RunResult
+from proximo.reports.results import RunResult, leads_out
 
 LARGEST_FILM = 24 * 2**20
 FILM_TYPES = {".gif": ("image/gif", (b"GIF87a", b"GIF89a"), 0), ".mp4": ("video/mp4", (b"ftyp",), 4)}
@@ -88,13 +88,15 @@ def embedded_film(result: RunResult) -> tuple[str | None, str]:
     path = result.film
     if path is None:
         return None, ""
-    if fault := film_fault(path):
+    if fault := film_fault(result, path):
         return None, fault
     return f"data:{FILM_TYPES[path.suffix][0]};base64,{base64.b64encode(path.read_bytes()).decode()}", ""
 
 
-def film_fault(path: Path) -> str:
-    """What keeps a file from being shown as a film; empty for a film."""
+def film_fault(result: RunResult, path: Path) -> str:
+    """What keeps a file of a run from being shown as a film; empty for a film."""
+    if leads_out(path, result.folder):
+        return f"{path.name} leads out of the run folder"
     if (size := path.stat().st_size) > LARGEST_FILM:
         return f"{path.name} has {size >> 20} MiB and is left out, to keep the page small"
     _, beginnings, offset = FILM_TYPES[path.suffix]

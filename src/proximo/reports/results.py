@@ -148,13 +148,14 @@ class RunResult:
 
 def read_run(folder: RunFolder) -> RunResult:
     """Read a run folder; files that are not there are empty, files that cannot be read are an error that names them."""
+    _check_files(folder)
     return RunResult(
         folder=folder,
         config=folder.read_config(),
         curves=_read_curves(folder),
         evaluations=_read_evaluations(folder.evaluations),
         evaluation_after_training=_read_last_evaluation(folder),
-        journal=read_journal(_within_budget(folder.journal)),
+        journal=read_journal(folder.journal),
         versions=_read_versions(folder.versions),
         last_change=max((path.stat().st_mtime for path in files_of(folder)), default=0.0),
     )
@@ -162,7 +163,10 @@ def read_run(folder: RunFolder) -> RunResult:
 
 def files_of(folder: RunFolder) -> list[Path]:
     """The files that a report is made from, as far as they are there."""
-    names = (folder.config, folder.versions, folder.progress_csv, folder.journal, folder.evaluations, folder.result)
+    names = (
+        folder.config, folder.versions, folder.progress_csv, folder.path / "progress.json", folder.journal,
+        folder.evaluations, folder.result,
+    )  # fmt: skip
     return [path for path in names if path.is_file()]
 
 
@@ -192,7 +196,7 @@ def _read_curves(folder: RunFolder) -> dict[str, Curve]:
     except FileNotFoundError:  # nothing has been logged yet
         return {}
     try:
-        return read_curves(_within_budget(path))
+        return read_curves(path)
     except (ValueError, UnicodeError, RecursionError, AttributeError) as error:
         raise RunFolderError(f"{path} cannot be read ({error}); expected the metrics of a training") from error
 
@@ -216,7 +220,6 @@ def _read_evaluations(path: Path) -> list[EvaluationResult]:
 
 
 def _read_last_evaluation(folder: RunFolder) -> EvaluationResult | None:
-    _within_budget(folder.result)
     try:
         result = folder.read_result()
     except RecursionError as error:
@@ -233,16 +236,23 @@ def _read_versions(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        versions = json.loads(_within_budget(path).read_text(encoding="utf-8"))
+        versions = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise RunFolderError(f"{path} is not valid JSON ({error}); remove it") from error
     return versions if isinstance(versions, dict) else {}
 
 
-def _within_budget(path: Path) -> Path:
-    if path.is_file() and path.stat().st_size > MOST_BYTES:
-        raise RunFolderError(f"{path} has {path.stat().st_size >> 20} MiB, more than a report reads")
-    return path
+def leads_out(path: Path, folder: RunFolder) -> bool:
+    """Whether a file of a run is a link to one elsewhere: a stranger's folder must not bring the reader's own files."""
+    return not path.resolve().is_relative_to(folder.path.resolve())
+
+
+def _check_files(folder: RunFolder) -> None:
+    for path in files_of(folder):
+        if leads_out(path, folder):
+            raise RunFolderError(f"{path} leads out of the run folder, to {path.resolve()}; put a copy in its place")
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise RunFolderError(f"{path} has {size >> 20} MiB, more than a report reads")
 
 
 def _numbers(values: list[Any]) -> NDArray[np.float64]:
