@@ -17,6 +17,7 @@ class FileSide:
 
     _callback: BaseCallback | None  # of the current training
     _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
+    strict_resume: bool  # whether going on from a checkpoint must be exact
 
     def get_parameters(self) -> dict[str, dict[str, Any]]:
         """State dictionaries of policy and optimiser."""
@@ -53,6 +54,7 @@ class FileSide:
         custom_objects: dict[str, Any] | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,
+        max_bytes: int | None = None,
         **kwargs: Any,
     ) -> Self:
         """Read a model from a file of :meth:`save`, or of Stable-Baselines3's; nothing in the file is executed.
@@ -60,7 +62,7 @@ class FileSide:
         ``custom_objects`` supplies values that have no safe form in a file (a lambda, a class of yours), and
         overrides others; ``kwargs`` override attributes. A checkpoint's training state takes effect in
         ``learn(…, reset_num_timesteps=False)`` or :meth:`resume`; ``custom_objects={"training_state": None}`` leaves
-        it out.
+        it out. ``max_bytes`` is the largest file that is read, by default 4 GiB; a checkpoint of PPG may be larger.
         """
         return model_files.load(
             cls,  # type: ignore[type-var]
@@ -70,6 +72,7 @@ class FileSide:
             custom_objects,
             print_system_info=print_system_info,
             force_reset=force_reset,
+            max_bytes=max_bytes,
             **kwargs,
         )
 
@@ -84,12 +87,13 @@ class FileSide:
 
     # -- checkpoints
 
-    def training_state(self, boundary: bool = False) -> dict[str, Any]:
+    def training_state(self, boundary: bool = False, exact: bool = True) -> dict[str, Any]:
         """All that decides how the training goes on, besides the model itself; to be called between iterations.
 
-        At a ``boundary`` the environments are seeded and reset instead of being asked for their state.
+        At a ``boundary`` the environments are seeded and reset instead of being asked for their state. Without
+        ``exact`` they are not asked: a training that goes on from there resets them, and says so.
         """
-        return training_state.take(self, self._callback, boundary)  # type: ignore[arg-type]
+        return training_state.take(self, self._callback, boundary, exact)  # type: ignore[arg-type]
 
     def save_checkpoint(self, path: str | Path | BinaryIO, state: Mapping[str, Any] | None = None) -> None:
         """Write a model file from which the training goes on exactly: with the state given, or that of this moment.

@@ -16,9 +16,11 @@ from proximo.agents.ppg import PPG
 from proximo.analysis.evaluation import Evaluation
 from proximo.cli.algorithms import algorithm_class, algorithm_title, default_arguments, fitting_policy, make_model
 from proximo.cli.console import output, print_table, shown_path
+from proximo.cli.extension import extended, init_from, total_steps
 from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
+from proximo.cli.train import WORKER_FLAGS
 from proximo.envs import VecEnv
 from proximo.errors import EnvWorkerError, ProximoError
 from proximo.files.atomic import remove_leftovers
@@ -26,6 +28,7 @@ from proximo.rollout.phase import in_gigabytes
 from proximo.training.callbacks import BaseCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.log_formats import require_tensorboard
+from proximo.training.run_lock import RunLock, RunLockedError
 from proximo.training.signals import StopOnSignal
 from proximo.zoo import make_preset_env
 
@@ -49,17 +52,26 @@ def train(arguments: Train, config: RunConfig) -> int:
         model = make_model(
             config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
         )
+        if arguments.init_from is not None:
+            init_from(model, arguments.init_from)
         policy = config.preset.policy or fitting_policy(config.algo, env)
         checkpoints = checkpoints_of(arguments, env)
         run = Run.create(arguments.runs_dir, config.completed(default_arguments(type(model)), policy))
-        return Session(arguments, run, model, checkpoints).finish()
+        with RunLock(run.folder.path) as lock:
+            return Session(arguments, run, model, checkpoints, lock=lock).finish()
     finally:
         env.close()
 
 
 def resume(path: Path, arguments: Train, run: Run) -> int:
     """Go on with a run from its newest checkpoint, or from the one that ``path`` names; returns the exit code."""
-    folder = CheckpointFolder(run.folder.checkpoints)
+    with RunLock(run.folder.path, arguments.take_over) as lock:  # before the checkpoints are looked at
+        return _resume(path, arguments, run, lock)
+
+
+def _resume(path: Path, arguments: Train, run: Run, lock: RunLock) -> int:
+    max_bytes = int(arguments.max_checkpoint_gigabytes * 1e9)
+    folder = CheckpointFolder(run.folder.checkpoints, max_bytes=max_bytes)
     checkpoint = folder.checked(path) if path.is_file() else folder.newest()
     check_device(arguments.device)
     remove_leftovers(run.folder.path)
@@ -67,9 +79,11 @@ def resume(path: Path, arguments: Train, run: Run) -> int:
     try:
         if arguments.video:
             check_filming(run.config)
-        model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device)
+        model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device, max_bytes=max_bytes)
+        model.strict_resume = arguments.strict
         output().print(f"resuming from {escape(shown_path(checkpoint))}")
-        return Session(arguments, run, model, checkpoints_of(arguments, env), resumed=True).finish()
+        run = extended(run, model, total_steps(run, model, arguments.steps))
+        return Session(arguments, run, model, checkpoints_of(arguments, env), resumed=True, lock=lock).finish()
     finally:
         env.close()
 
@@ -78,20 +92,14 @@ def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:
     """The arguments of ``PeriodicCheckpoints`` that the flags ask for; None for no checkpoints."""
     if arguments.checkpoint_mode == "off":
         return None
-    asked = arguments.checkpoint_every is not None or arguments.checkpoint_minutes is not None
-    if arguments.checkpoint_mode == "auto" and not env.has_state():
-        if asked:
-            env.get_state()  # says which environment it is, and what to do
-        output().print(
-            "[yellow]no checkpoints:[/] the environments cannot give their state; "
-            "--checkpoint-mode boundary --checkpoint-every STEPS does without it"
-        )
-        return None
+    if arguments.checkpoint_mode == "state" and not env.has_state():
+        env.get_state()  # an error that says which environment it is, and what to do
     return {
         "every_steps": arguments.checkpoint_every,
         "every_minutes": arguments.checkpoint_minutes,
         "keep_last": arguments.keep_checkpoints,
         "boundary": arguments.checkpoint_mode == "boundary",
+        "exact": arguments.checkpoint_mode == "state",
     }
 
 
@@ -122,7 +130,10 @@ def check_outputs(arguments: Train) -> None:
 
 
 def make_environments(config: RunConfig, arguments: Train) -> VecEnv:
-    workers = {"on_env_failure": arguments.on_env_failure} if arguments.workers else False
+    workers: dict[str, Any] | bool = False
+    if arguments.workers:
+        given = {name: value for name in WORKER_FLAGS if (value := getattr(arguments, name)) is not None}
+        workers = {"on_env_failure": arguments.on_env_failure, **given}
     try:
         return make_preset_env(config.preset, config.env, seed=config.seed, workers=workers)
     except ProximoError:
@@ -149,7 +160,10 @@ class Session:
         model: OnPolicyAlgorithm,
         checkpoints: dict[str, Any] | None = None,
         resumed: bool = False,
+        *,
+        lock: RunLock,
     ) -> None:
+        self.lock = lock
         self.arguments = arguments
         self.run = run
         self.model = model
@@ -188,7 +202,7 @@ class Session:
     def _train_until_reached(self) -> Evaluation | None:
         steps = self.run.config.preset.n_timesteps
         if self.resumed:
-            steps_left = self.model._total_timesteps - self.model.num_timesteps
+            steps_left = total_steps(self.run, self.model, self.arguments.steps) - self.model.num_timesteps
             if steps_left <= 0:
                 output().print(f"nothing is left to train: the run is at its last step, {self.model.num_timesteps:,}")
             self._learn(steps_left, continued=True)
@@ -207,8 +221,9 @@ class Session:
     def _learn(self, steps: int, continued: bool) -> None:
         """Train and save; a signal ends the training but not the saving."""
         start = time.monotonic()
-        with StopOnSignal(self.checkpoints) as stop:
-            callbacks: list[BaseCallback] = [stop] if self.checkpoints is None else [self.checkpoints, stop]
+        with StopOnSignal(self.checkpoints, self.arguments.stop_seconds) as stop:
+            saving: list[BaseCallback] = [stop] if self.checkpoints is None else [self.checkpoints, stop]
+            callbacks = [self.lock.callback(), *saving]
             try:
                 self.model.learn(
                     steps,
@@ -217,6 +232,8 @@ class Session:
                     progress_bar=steps > 0,
                     on_non_finite=self.arguments.on_non_finite,
                 )
+            except RunLockedError:  # the folder is another process's now
+                raise
             except ProximoError:  # a failed environment, a NaN: the weights are those before it
                 self.model.save(self.run.folder.model)
                 raise

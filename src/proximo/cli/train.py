@@ -27,6 +27,8 @@ from proximo.cli.flags import (
 )
 from proximo.cli.runs import Run, RunConfig
 from proximo.envs.make import versioned_id
+from proximo.training.checkpoints import MAX_CHECKPOINT_GIGABYTES
+from proximo.training.signals import SECONDS_TO_END
 from proximo.zoo import available_presets, load_preset
 from proximo.zoo.presets import named_preset
 
@@ -44,6 +46,8 @@ EXAMPLES = (
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
     "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
+    "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000 --steps 2e5",
+    "proximo train CartPole-v1 --init-from runs/CartPole-v1-ppo-1-20260131-120000",
 )
 
 _from_preset = default_is("the preset's")
@@ -84,8 +88,8 @@ class Train:
     checkpoint_minutes: Annotated[OptionalNumber, default_is("10, longer where saving takes 1 % of the time")] = None
     """Minutes between checkpoints."""
     checkpoint_mode: Literal["auto", "state", "boundary", "off"] = "auto"
-    """state saves the environments' state; boundary seeds and resets them at every checkpoint instead, for those that
-    cannot give it; auto saves checkpoints if they can."""
+    """auto saves the environments' state if they can give it; if not, a resume resets them and is not exact. state
+    refuses such; boundary seeds and resets them at every checkpoint, and so is exact for them too."""
     keep_checkpoints: Count = 3
     """Checkpoints to keep, besides the best one."""
     tensorboard: bool = False
@@ -108,6 +112,24 @@ class Train:
     """Steps between new noise matrices of gSDE; -1 draws them once per rollout."""
     normalize: Annotated[OptionalChoice, _from_preset] = None
     """Normalise observations and rewards by their running statistics."""
+    init_from: Annotated[OptionalPath, default_is("new weights")] = None
+    """A model file, or a run, whose weights (and statistics of normalisation) the new run starts with."""
+    strict: bool = False
+    """With --resume: what keeps it from being exact, such as other versions of packages, is an error."""
+    take_over: bool = False
+    """With --resume: make the process that writes the run's folder stop, and go on in its place."""
+    step_timeout: Annotated[OptionalNumber, default_is("600")] = None
+    """Seconds after which a worker that has not finished a step is killed."""
+    reset_timeout: Annotated[OptionalNumber, default_is("600")] = None
+    """Seconds after which a worker that has not answered anything else is killed."""
+    max_restarts: Annotated[OptionalCount, default_is("100")] = None
+    """With --on-env-failure restart: how often an environment is made again in all."""
+    restarts_per_hour: Annotated[OptionalCount, default_is("5")] = None
+    """With --on-env-failure restart: how often an environment is made again within an hour."""
+    stop_seconds: float = SECONDS_TO_END
+    """Seconds that a training has to save and end after Ctrl-C, SIGTERM or SIGHUP."""
+    max_checkpoint_gigabytes: float = MAX_CHECKPOINT_GIGABYTES
+    """With --resume: the largest checkpoint that is read."""
     hyperparameters: tyro.conf.Suppress[Any] = None
     """The algorithm's own flags; their type depends on it."""
 
@@ -126,21 +148,27 @@ def run(words: Sequence[str]) -> int:
 
 SESSION_FLAGS = (
     "workers", "on_env_failure", "on_non_finite", "until", "eval_episodes", "video", "tensorboard", "device", "backend",
-    "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
+    "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints", "step_timeout", "reset_timeout",
+    "max_restarts", "restarts_per_hour", "stop_seconds",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
+RESUME_FLAGS = ("resume", "steps", "strict", "take_over", "max_checkpoint_gigabytes")
+"""What may be given with ``--resume``; everything else is as the run was started."""
+WORKER_FLAGS = ("step_timeout", "reset_timeout", "max_restarts", "restarts_per_hour")
 
 
 def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     """The arguments that the run to resume was started with, and the run."""
     given = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
     given += list(given_flags(arguments.hyperparameters))
-    if others := [name for name in given if name not in ("resume", "hyperparameters")]:
+    if others := [name for name in given if name not in (*RESUME_FLAGS, "hyperparameters")]:
         flags = ", ".join("ENV" if name == "env" else f"--{name.replace('_', '-')}" for name in others)
         raise ValueError(f"--resume goes on with the run as it was started, and takes no {flags}; leave it out")
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
-    return Train(env=run.config.env, algo=run.config.algo, **session), run
+    now = {name: getattr(arguments, name) for name in RESUME_FLAGS}
+    check_numbers(arguments)
+    return Train(env=run.config.env, algo=run.config.algo, **session, **now), run
 
 
 def parse_arguments(words: Sequence[str]) -> Train:
@@ -159,6 +187,8 @@ def parse_arguments(words: Sequence[str]) -> Train:
 def run_config(arguments: Train) -> RunConfig:
     """Preset, then flags: the whole description of the run that is to be."""
     check_numbers(arguments)
+    if arguments.strict or arguments.take_over:
+        raise ValueError("--strict and --take-over are for runs that go on: give --resume RUN too, or leave them out")
     base = base_config(arguments)
     changes = given_flags(arguments.hyperparameters)
     for name in ("policy_kwargs", "use_sde", "sde_sample_freq"):
@@ -188,11 +218,24 @@ def check_numbers(arguments: Train) -> None:
         ("--eval-episodes", arguments.eval_episodes, 0 if arguments.until is None else 1),
         ("--checkpoint-every", arguments.checkpoint_every, 1),
         ("--keep-checkpoints", arguments.keep_checkpoints, 1),
+        ("--max-restarts", arguments.max_restarts, 0),
+        ("--restarts-per-hour", arguments.restarts_per_hour, 1),
     ):
         if value is not None:
             check_at_least(flag, value, least)
     if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
+    for flag, seconds in (
+        ("--step-timeout", arguments.step_timeout),
+        ("--reset-timeout", arguments.reset_timeout),
+        ("--stop-seconds", arguments.stop_seconds),
+        ("--max-checkpoint-gigabytes", arguments.max_checkpoint_gigabytes),
+    ):
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"{flag} is {seconds}; expected a number above 0")
+    if not arguments.workers and (useless := [name for name in WORKER_FLAGS if getattr(arguments, name) is not None]):
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
+        raise ValueError(f"{flags}: for environments in worker processes; give --workers too")
     if arguments.on_env_failure == "restart" and not arguments.workers:
         raise ValueError("--on-env-failure restart is for environments in worker processes: give --workers too")
     if arguments.checkpoint_mode == "boundary" and arguments.checkpoint_every is None:

@@ -13,9 +13,10 @@ import torch
 from proximo.config import RENAMED
 from proximo.envs import as_vec_env
 from proximo.errors import ModelFileError, near_matches
-from proximo.files.archive import read_archive, write_archive
+from proximo.files.archive import DEFAULT_BUDGETS, read_archive, write_archive
 from proximo.files.encoding import decode, encode
 from proximo.files.fields import decode_fields, encode_fields
+from proximo.files.zips import Budgets
 from proximo.functional.spaces import check_for_correct_spaces
 from proximo.networks import maskable, phasic, recurrent
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
@@ -100,6 +101,7 @@ def load(
     *,
     print_system_info: bool = False,
     force_reset: bool = True,
+    max_bytes: int | None = None,
     **overrides: Any,
 ) -> Agent:
     from proximo.persistence import sb3_files  # only reading a file needs it, and training should start soon
@@ -107,7 +109,7 @@ def load(
     manifest: dict[str, Any]
     if sb3_files.is_foreign(path):
         return _load_foreign(model_class, path, env, device, custom_objects, overrides, print_system_info)
-    manifest, tensors = read_archive(path)
+    manifest, tensors = read_archive(path, DEFAULT_BUDGETS if max_bytes is None else Budgets(total_bytes=max_bytes))
     _check_content(manifest, path, model_class)
     if print_system_info:
         print(f"saved by Proximo {manifest.get('proximo_version')}, this is {__version__}")  # noqa: T201
@@ -285,7 +287,13 @@ def read_parameters(path: str | Path, model: OnPolicyAlgorithm) -> dict[str, dic
     return _parameters(manifest, tensors)
 
 
-def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[str, Any]], exact_match: bool) -> None:
+def set_parameters(
+    model: OnPolicyAlgorithm,
+    parameters: Mapping[str, Mapping[str, Any]],
+    exact_match: bool,
+    strict: bool | None = None,
+) -> None:
+    """Take over groups of parameters: with ``exact_match`` all of them; ``strict`` asks for every weight of a policy."""
     expected = {"policy", "policy.optimizer"}
     if unknown := parameters.keys() - expected:
         raise ValueError(f"unknown parameter groups {sorted(unknown)}; expected {sorted(expected)}")
@@ -293,7 +301,7 @@ def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[st
         raise ValueError(f"parameter groups {sorted(missing)} are missing; pass exact_match=False to load a part")
     if "policy" in parameters:
         try:
-            model.policy.load_state_dict(parameters["policy"], strict=exact_match)
+            model.policy.load_state_dict(parameters["policy"], strict=exact_match if strict is None else strict)
         except RuntimeError as error:
             raise ValueError(f"the weights do not fit this policy: {error}") from error
         if model.use_sde:

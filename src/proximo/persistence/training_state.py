@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from proximo.data import RNNStates
 from proximo.envs.state.plain import set_space_states, space_states
 from proximo.envs.vector.vec_env import copy_observation
 from proximo.errors import ModelFileError, NonFiniteError, ProximoError
+from proximo.persistence.exactness import ENVIRONMENTS_ARE_RESET, say_inexact
 from proximo.training.callback_base import BaseCallback, callback_states, restore_callback_states
 from proximo.training.loggers import Logger
 
@@ -31,19 +32,21 @@ VERSION = 2
 _EPISODE_KEYS = ("r", "l", "t")
 
 
-def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool = False) -> State:
+def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool = False, exact: bool = True) -> State:
     """The state of a training; at a ``boundary`` the environments are seeded and reset, so theirs is one number.
 
-    ``EnvironmentStateError`` for environments that cannot give their state, where it is needed.
+    ``EnvironmentStateError`` for environments that cannot give their state, where it is needed; without ``exact`` it is
+    left out, and whoever goes on from here resets them.
     """
     collector = model._required_collector()
     seed = _seed_and_reset(model) if boundary else None
-    observations = collector.observations
+    observations = collector.observations if exact else None
     return {
         "version": VERSION,
         "progress": _progress(model),
-        "environments": collector.env.get_state(inner=not boundary),
+        "environments": collector.env.get_state(inner=exact and not boundary),
         "boundary_seed": seed,
+        "reset_seed": None if exact else _seed_after(model),
         "observations": None if observations is None else copy_observation(observations),
         "episode_starts": collector.episode_starts.copy(),
         "episodes": [
@@ -69,12 +72,13 @@ def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str
     if version == 1:
         state = {**state, "environments": of_version_1(state["environments"])}
     if len(state["episode_starts"]) != model.n_envs:
-        warnings.warn(
-            f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}: the "
-            "training goes on from its weights, but not exactly",
-            stacklevel=2,
+        say_inexact(
+            [f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}"],
+            model.strict_resume,
         )
         return
+    reasons = [] if state.get("reset_seed") is None else [ENVIRONMENTS_ARE_RESET]
+    say_inexact(reasons, model.strict_resume)
     try:
         _restore(model, callback, state)
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -93,8 +97,12 @@ def _restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[st
         collector.env.seed(state["boundary_seed"])
         collector.env.reset()
     collector.env.set_state(state["environments"])
-    collector.observations = state["observations"]
-    collector.episode_starts = state["episode_starts"]
+    if (reset_seed := state.get("reset_seed")) is None:
+        collector.observations = state["observations"]
+        collector.episode_starts = state["episode_starts"]
+    else:  # after the wrappers have their statistics back, by which the first observations are normalised
+        collector.env.seed(reset_seed)
+        collector.reset()
     model.ep_info_buffer.clear()
     model.ep_info_buffer.extend(state["episodes"])
     model.ep_success_buffer.clear()
@@ -148,6 +156,12 @@ def _seed_and_reset(model: OnPolicyAlgorithm) -> int:
     collector.env.seed(seed)
     collector.reset()
     return seed
+
+
+def _seed_after(model: OnPolicyAlgorithm) -> int:
+    """A seed for environments that are reset after a resume; drawing it leaves the run's generator where it is."""
+    environments = model._required_collector().env.num_envs
+    return int(deepcopy(model.generator).integers(2**31 - environments))
 
 
 def _progress(model: OnPolicyAlgorithm) -> State:

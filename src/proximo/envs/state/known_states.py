@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import Space
 
+from proximo.envs.state.bullet import is_bullet, put_bullet, take_bullet
 from proximo.envs.state.plain import plain_copy, set_space_states, space_states
 from proximo.errors import EnvironmentStateError
 
@@ -143,6 +144,8 @@ def known_methods(layer: Any) -> StateMethods | None:
         return StateMethods(partial(take_attributes, names), partial(put_attributes, names))
     if kind.startswith("gymnasium.envs.mujoco.") and not kind.startswith("gymnasium.envs.mujoco.mujoco_py_env."):
         return StateMethods(_take_mujoco, _put_mujoco)
+    if is_bullet(kind):
+        return StateMethods(take_bullet, put_bullet)
     if kind == "ale_py.env.AtariEnv":
         return StateMethods(_take_atari, _put_atari)
     return None

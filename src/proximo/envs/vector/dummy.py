@@ -240,6 +240,7 @@ class DummyVecEnv(BufferedVecEnv):
         for index, state in enumerate(states):
             with self._blame(index):
                 set_environment_state(self.envs[index], state)
+                remember_bullet_functions(self.envs[index])
         self._clear_ends()
 
     def has_state(self) -> bool:
