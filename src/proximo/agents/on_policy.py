@@ -137,6 +137,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._loaded_statistics: dict[str, Array] | None = None
         self._training_state: Mapping[str, Any] | None = None
         self.strict_resume = False
+        self._versions: dict[str, str] = {}  # of packages, for checkpoints
+        self._versions_of: VecEnv | None = None
         self.companions: dict[str, Any] = {}  # what trains beside the policy and has state_dict and load_state_dict
         self.on_non_finite: OnNonFinite = "raise"
         self.reward_shaper: RewardShaper | None = None  # changes rewards before the advantages are estimated

@@ -18,6 +18,8 @@ class FileSide:
     _callback: BaseCallback | None  # of the current training
     _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
     strict_resume: bool  # whether going on from a checkpoint must be exact
+    _versions: dict[str, str]
+    _versions_of: Any
 
     def get_parameters(self) -> dict[str, dict[str, Any]]:
         """State dictionaries of policy and optimiser."""

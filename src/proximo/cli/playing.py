@@ -19,7 +19,7 @@ from proximo.cli.console import counting, shown_path
 from proximo.cli.runs import Run, RunConfig, warn_about_equal_seeds
 from proximo.data import Array
 from proximo.envs.dependencies import naming_the_extra
-from proximo.envs.rendering import write_video
+from proximo.envs.rendering import Film
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.zoo import make_preset_env
 
@@ -157,14 +157,13 @@ def film_run(
         rate = _steps_per_second(run, env)
         stride = max(round(rate / FILM_RATE), 1)  # every frame of a 50 Hz environment would only make the file larger
         length = max(round(seconds * rate / stride), 1)
-        frames: list[Array] = []
-        with counting("filming", length, "frames") as display:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with counting("filming", length, "frames") as display, Film(path, rate / stride) as film:
             steps = play(model, env, deterministic=deterministic, use_masking=masks_actions(run.config.algo))
             for _ in islice(steps, 0, length * stride, stride):
-                frames.append(_picture(env, run.config.env))
-                display.update(len(frames))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return write_video(path, frames, rate / stride)
+                film.add(_picture(env, run.config.env))
+                display.update(film.frames)
+        return film.path
 
 
 def check_filming(config: RunConfig) -> None:

@@ -17,6 +17,7 @@ from proximo.analysis.evaluation import Evaluation
 from proximo.cli.algorithms import algorithm_class, algorithm_title, default_arguments, fitting_policy, make_model
 from proximo.cli.console import output, print_table, shown_path
 from proximo.cli.extension import extended, init_from, total_steps
+from proximo.cli.failures import keep_traceback, raised_in_environment
 from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
@@ -184,8 +185,11 @@ class Session:
                 output().print(advice, markup=False, soft_wrap=True)
             self._list_files()
             return 128 + interruption.signal_number
-        except (EnvWorkerError, OSError) as error:  # not a NaN, which would come again
-            if advice := self._how_to_go_on():
+        except Exception as error:
+            retry = isinstance(error, EnvWorkerError | OSError) or raised_in_environment(
+                error
+            )  # a NaN would come again
+            if retry and (advice := self._how_to_go_on()):
                 error.add_note(advice)
             raise
         finally:
@@ -234,8 +238,10 @@ class Session:
                 )
             except RunLockedError:  # the folder is another process's now
                 raise
-            except ProximoError:  # a failed environment, a NaN: the weights are those before it
-                self.model.save(self.run.folder.model)
+            except Exception as error:
+                keep_traceback(error, self.run.folder)
+                if isinstance(error, ProximoError) or raised_in_environment(error):
+                    self.model.save(self.run.folder.model)  # a failed environment, a NaN: the weights from before it
                 raise
             self.training_seconds += time.monotonic() - start
             self.model.save(self.run.folder.model)

@@ -99,7 +99,8 @@ def register_class(name: str, cls: type) -> None:
 def encode(value: Any, tensors: Tensors | None = None) -> Json:
     """The JSON of a value; :class:`Unsafe` if it, or a part of it, has none.
 
-    Tensors and the larger arrays go into ``tensors`` by name; without it, tensors have no form and arrays are listed.
+    Tensors and the larger arrays go into ``tensors`` by name, uncopied; without it, tensors have no form and arrays are
+    listed.
     """
     encoder = Encoder(tensors)
     try:
@@ -165,7 +166,7 @@ class Encoder:
             name = value.dtype.name
             if self.tensors is not None and value.size > LISTED_ELEMENTS and name in _ARRAY_TYPES:
                 words = np.ascontiguousarray(value).view(_SIGNED.get(name, value.dtype))
-                return self._stored(torch.from_numpy(words.copy()), name)
+                return self._stored(torch.from_numpy(words if words.flags.writeable else words.copy()), name)
             return _tagged("array", self._encode_array(value))
         if type(value) not in _KIND_OF_TYPE:
             raise Unsafe(_described(value))
@@ -219,12 +220,12 @@ def _described(value: Any) -> str:
 # --------------------------------------------------------------------------------------------------------- decoding
 
 
-def decode(encoded: Json, tensors: Mapping[str, torch.Tensor] | None = None) -> Any:
+def decode(encoded: Json, tensors: Mapping[str, torch.Tensor] | None = None, copy: bool = True) -> Any:
     """The value of :func:`encode`'s JSON; :class:`~proximo.errors.ModelFileError` for anything else.
 
-    Arrays and tensors are the caller's own.
+    Arrays and tensors are the caller's own; without ``copy`` they are those of ``tensors``, each at most once.
     """
-    return Decoder(tensors).decode(encoded)
+    return Decoder(tensors, copy).decode(encoded)
 
 
 def class_name(cls: type) -> str | None:
@@ -235,8 +236,9 @@ def class_name(cls: type) -> str | None:
 class Decoder:
     """One pass of decoding, with its budget of array elements."""
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor] | None = None) -> None:
-        self.tensors = tensors or {}
+    def __init__(self, tensors: Mapping[str, torch.Tensor] | None = None, copy: bool = True) -> None:
+        self.tensors = dict(tensors or {})
+        self.copy = copy
         self.elements_left = MAX_TOTAL_ELEMENTS
 
     def decode(self, encoded: Json, depth: int = 0) -> Any:
@@ -281,14 +283,14 @@ class Decoder:
     def _fetch(self, name: Any, kind: Any) -> Any:
         if _expect(str, name) not in self.tensors:
             raise ModelFileError(f"the file lacks the tensor {name!r:.40} that its manifest names")
-        tensor = self.tensors[name]
+        tensor = self.tensors[name].clone() if self.copy else self.tensors.pop(name)
         if kind == _TENSOR:
-            return tensor.clone()
+            return tensor
         expected = np.dtype(_SIGNED.get(kind, _known(_expect(str, kind), _ARRAY_TYPES, "array type")))
         array = tensor.numpy()
         if array.dtype != expected:
             raise ModelFileError(f"the tensor {name!r:.40} is {array.dtype}, its manifest says {expected}")
-        return array.copy().view(kind)
+        return array.view(kind)
 
     def _decode_array(self, plain: dict[str, Json]) -> Array:
         dtype = np.dtype(_known(_expect(str, plain["dtype"]), _ARRAY_TYPES, "array type"))

@@ -89,7 +89,8 @@ def save(
     if training_state is not None:
         stored: dict[str, torch.Tensor] = {}
         manifest["training_state"], tensors["training_state"] = encode(training_state, stored), stored
-    write_archive(path, manifest, tensors)
+    # whoever goes on from a checkpoint says how much of it may be read: it may hold the rollouts of a phase
+    write_archive(path, manifest, tensors, DEFAULT_BUDGETS if training_state is None else Budgets(total_bytes=2**62))
 
 
 def load(
@@ -127,7 +128,7 @@ def load(
         model._load_own_tensors(tensors.get("algorithm", {}))
         model.generator.bit_generator.state = decode(manifest["generator"])
         if "training_state" in manifest and "training_state" not in (custom_objects or {}):
-            model._training_state = decode(manifest["training_state"], tensors["training_state"])
+            model._training_state = decode(manifest["training_state"], tensors["training_state"], copy=False)
     return model
 
 
@@ -293,7 +294,7 @@ def set_parameters(
     exact_match: bool,
     strict: bool | None = None,
 ) -> None:
-    """Take over groups of parameters: with ``exact_match`` all of them; ``strict`` asks for every weight of a policy."""
+    """Take over groups of parameters: with ``exact_match`` all of them; ``strict`` asks for every weight."""
     expected = {"policy", "policy.optimizer"}
     if unknown := parameters.keys() - expected:
         raise ValueError(f"unknown parameter groups {sorted(unknown)}; expected {sorted(expected)}")

@@ -20,6 +20,7 @@ from proximo.envs.state.plain import set_space_states, space_states
 from proximo.envs.vector.vec_env import copy_observation
 from proximo.errors import ModelFileError, NonFiniteError, ProximoError
 from proximo.persistence.exactness import ENVIRONMENTS_ARE_RESET, say_inexact
+from proximo.persistence.versions import differences, versions_of
 from proximo.training.callback_base import BaseCallback, callback_states, restore_callback_states
 from proximo.training.loggers import Logger
 
@@ -58,6 +59,7 @@ def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool
         "logger": model.logger.get_state() if isinstance(model.logger, Logger) else None,
         "callbacks": [] if callback is None else callback_states(callback),
         "random": _random_states(model),
+        "versions": _versions(model),
     }
 
 
@@ -78,7 +80,9 @@ def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str
         )
         return
     reasons = [] if state.get("reset_seed") is None else [ENVIRONMENTS_ARE_RESET]
-    say_inexact(reasons, model.strict_resume)
+    reasons += differences(state.get("versions", {}), _versions(model))
+    if model.strict_resume:
+        say_inexact(reasons, strict=True)  # before anything is changed
     try:
         _restore(model, callback, state)
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -88,6 +92,9 @@ def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str
             f"the checkpoint's training state does not fit ({type(error).__name__}: {error}); resume with the "
             "environments and callbacks it was taken with"
         ) from error
+    gaps = model._required_collector().env.unwrapped.state_gaps
+    reasons += [f"what is not in the state of the environments: {', '.join(gaps)}"] if gaps else []
+    say_inexact(reasons, model.strict_resume)
 
 
 def _restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str, Any]) -> None:
@@ -147,6 +154,14 @@ def check_finite(model: OnPolicyAlgorithm) -> None:
                 f"{name} holds NaN or infinity after {model.num_timesteps} steps: this is not saved as a checkpoint; "
                 "go on from an earlier one, with a lower learning rate or gradient norm"
             )
+
+
+def _versions(model: OnPolicyAlgorithm) -> dict[str, str]:
+    """Asked for once: environments in workers answer by message."""
+    env = model._required_collector().env
+    if model._versions_of is not env:
+        model._versions, model._versions_of = versions_of(env), env
+    return dict(model._versions)
 
 
 def _seed_and_reset(model: OnPolicyAlgorithm) -> int:

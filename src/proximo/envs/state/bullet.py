@@ -84,4 +84,4 @@ def _remembered(thing: Any) -> dict[str, Any]:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
-    return isinstance(value, _PLAIN) and getattr(value, "dtype", None) != object
+    return isinstance(value, _PLAIN) and getattr(value, "dtype", np.dtype(bool)).kind != "O"

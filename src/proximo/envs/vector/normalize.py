@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo.data import Array, Observation, StepArrays
-from proximo.envs.vector.normalize_kernels import Kernels, kernels_if_cheap
+from proximo.envs.vector.normalize_kernels import Kernels, kernels_if_cheap, merged_rewards
 from proximo.envs.vector.vec_env import (
     StepTransform,
     VecEnv,
@@ -146,13 +146,16 @@ class VecNormalize(StepTransform):
             reward = np.where(np.isfinite(reward), reward, 0.0)
         self.returns = self.returns * self.gamma + reward
         returns = self.returns if valid is None else self.returns[valid]
+        if len(returns) == 0:
+            return
         statistics, kernels = self.ret_rms, kernels_if_cheap()
-        if kernels is None or len(returns) == 0:
-            update_statistics(statistics, returns)
+        numbers = float(statistics.mean), float(statistics.var), float(statistics.count)
+        if kernels is None:
+            mean, var = merged_rewards(returns.tolist(), *numbers)
         else:
-            mean, var = kernels.rewards(returns, float(statistics.mean), float(statistics.var), statistics.count)
-            statistics.mean, statistics.var = np.float64(mean), np.float64(var)  # type: ignore[assignment]
-            statistics.count += len(returns)
+            mean, var = kernels.rewards(returns, *numbers)
+        statistics.mean, statistics.var = np.float64(mean), np.float64(var)  # type: ignore[assignment]
+        statistics.count += len(returns)
 
     def normalize_obs(self, obs: Observation) -> Observation:
         """Normalised copy of observations, with or without the env axis; leaves the statistics alone."""
