@@ -1,3 +1,3 @@
 """rllte's module path of BaseAugmentation."""
 
-from proximo.rllte.xplore.augmentation.base import BaseAugmentation as BaseAugmentation
+from proximo.augmentation.base import BaseAugmentation as BaseAugmentation

@@ -20,7 +20,6 @@ from proximo.rllte.common.acting import PlainPolicyBackend
 from proximo.rllte.common.prototype.base_agent import BaseAgent, to_vec_env
 from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
 from proximo.rllte.xploit.storage.rollout_storage import StorageBatches, VanillaRolloutStorage
-from proximo.rllte.xplore.shaping import IntrinsicReward
 from proximo.rollout.collector import Collector
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.allocator import retain_freed_memory
@@ -196,9 +195,10 @@ class OnPolicyAgent(BaseAgent):
 
     def _shape_rewards(self, rollout: Rollout, next_observations: Observation) -> None:
         """Add the intrinsic reward; pre-training sees nothing else. The advantages are estimated afterwards."""
-        shaping = IntrinsicReward(self.irs, self.pretraining, self.device)
-        shaping(rollout, next_observations)
-        self.logger.record("train/intrinsic_reward", shaping.latest_mean)
+        if self.pretraining:
+            rollout.rewards[:] = 0.0
+        self.irs.shape(rollout, next_observations)
+        self.logger.record("train/intrinsic_reward", float(np.mean(rollout.intrinsic_rewards)))  # type: ignore[arg-type]
 
     # -- evaluation and logs
 

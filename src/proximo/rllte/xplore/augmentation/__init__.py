@@ -1,16 +1,16 @@
-"""Random changes of observations that a policy should not mind: modules from a batch to a batch."""
+"""Random changes of observations, those of :mod:`proximo.augmentation`."""
 
-from proximo.rllte.xplore.augmentation.base import BaseAugmentation as BaseAugmentation
-from proximo.rllte.xplore.augmentation.base import Identity as Identity
-from proximo.rllte.xplore.augmentation.colors import GrayScale as GrayScale
-from proximo.rllte.xplore.augmentation.colors import RandomColorJitter as RandomColorJitter
-from proximo.rllte.xplore.augmentation.colors import RandomConvolution as RandomConvolution
-from proximo.rllte.xplore.augmentation.colors import RandomCutout as RandomCutout
-from proximo.rllte.xplore.augmentation.colors import RandomCutoutColor as RandomCutoutColor
-from proximo.rllte.xplore.augmentation.geometry import RandomCrop as RandomCrop
-from proximo.rllte.xplore.augmentation.geometry import RandomFlip as RandomFlip
-from proximo.rllte.xplore.augmentation.geometry import RandomRotate as RandomRotate
-from proximo.rllte.xplore.augmentation.geometry import RandomShift as RandomShift
-from proximo.rllte.xplore.augmentation.geometry import RandomTranslate as RandomTranslate
-from proximo.rllte.xplore.augmentation.states import GaussianNoise as GaussianNoise
-from proximo.rllte.xplore.augmentation.states import RandomAmplitudeScaling as RandomAmplitudeScaling
+from proximo.augmentation import BaseAugmentation as BaseAugmentation
+from proximo.augmentation import GaussianNoise as GaussianNoise
+from proximo.augmentation import GrayScale as GrayScale
+from proximo.augmentation import Identity as Identity
+from proximo.augmentation import RandomAmplitudeScaling as RandomAmplitudeScaling
+from proximo.augmentation import RandomColorJitter as RandomColorJitter
+from proximo.augmentation import RandomConvolution as RandomConvolution
+from proximo.augmentation import RandomCrop as RandomCrop
+from proximo.augmentation import RandomCutout as RandomCutout
+from proximo.augmentation import RandomCutoutColor as RandomCutoutColor
+from proximo.augmentation import RandomFlip as RandomFlip
+from proximo.augmentation import RandomRotate as RandomRotate
+from proximo.augmentation import RandomShift as RandomShift
+from proximo.augmentation import RandomTranslate as RandomTranslate
