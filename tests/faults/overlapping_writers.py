@@ -16,9 +16,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from faults.trainings import CASES, _import_optimizers, train
+from faults.trainings import CASES, train, warm_up
 from proximo.training.run_lock import RunLock, RunLockedError
 
 PATIENCE = 300.0
@@ -85,13 +83,7 @@ class Writers:
 
 
 def _serve() -> None:
-    from proximo.backends.fused import kernels  # noqa: F401 - loaded before the forks
-    from proximo.functional.advantages import compiled_scan
-
-    torch.set_num_threads(1)
-    compiled_scan()
-    _import_optimizers()
-    print("ready", flush=True)
+    warm_up()
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()

@@ -205,14 +205,19 @@ def starter() -> Iterator[Starter]:
         started.close()
 
 
-def _serve() -> None:
-    from proximo.backends.fused import kernels  # noqa: F401 - loaded before the forks, so that none of them waits
+def warm_up() -> None:
+    """Load everything before the forks, so that none of them waits."""
+    from proximo.backends.fused import kernels  # noqa: F401
     from proximo.functional.advantages import compiled_scan
 
     torch.set_num_threads(1)
     compiled_scan()
     _import_optimizers()
     print("ready", flush=True)
+
+
+def _serve() -> None:
+    warm_up()
     for line in sys.stdin:
         request = json.loads(line)
         work = partial(train, CASES[request["case"]], Path(request["folder"]), request.get("steps"))

@@ -28,10 +28,12 @@ def versions_of(env: VecEnv) -> dict[str, str]:
     return {name: version for name, version in found.items() if version is not None}
 
 
-def differences(then: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
-    """What is not as it was, in words."""
+def differences(then: Any, now: Mapping[str, str]) -> list[str]:
+    """What is not as a checkpoint says that it was, in words."""
+    if not isinstance(then, Mapping):
+        return ["the versions of packages in the checkpoint cannot be read"]
     return [
-        f"{name} is {now.get(name, 'not installed')}, it was {version!s:.40}"
+        f"{name!s:.60} is {now.get(name, 'not installed')}, it was {version!s:.40}"
         for name, version in then.items()
         if now.get(name) != version
     ]
