@@ -13,7 +13,7 @@ from proximo.training.checkpoints import PeriodicCheckpoints
 
 pytest.importorskip("pybullet_envs_gymnasium")
 
-ENVIRONMENTS = ["HalfCheetah", "Ant", "Hopper", "Reacher", "InvertedDoublePendulum"]
+ENVIRONMENTS = ["HalfCheetah", "Hopper", "Reacher", "InvertedDoublePendulum"]
 
 
 def play(env, steps, seed):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from proximo.envs.rendering import Film, write_video
@@ -15,13 +14,15 @@ PROGRAM = """
 import resource, sys
 import numpy as np
 from proximo.envs.rendering import Film
-chance = np.random.default_rng(0)
-with Film(sys.argv[1], 25) as film:
-    for number in range(int(sys.argv[2])):
-        film.add(chance.integers(0, 255, (128, 128, 3), dtype=np.uint8))
-        if number == 20:
-            base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) // 1024)
+for path in sys.argv[1:]:
+    with Film(path, 25) as film:
+        for number in range(120):
+            frame = np.full((512, 512, 3), 40, np.uint8)
+            frame[10:20, number : number + 100] = 250
+            film.add(frame)
+            if number == 20:
+                base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) // 1024)
 """
 
 
@@ -44,17 +45,11 @@ def test_a_gif_shows_every_frame(tmp_path):
             assert np.abs(shown - frame).max() <= 3  # 256 colours
 
 
-@pytest.mark.parametrize("suffix", ["gif", "mp4"])
-def test_memory_does_not_grow_with_the_length(suffix, tmp_path):
-    """400 frames of noise are 20 MB."""
-    found = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / f"film.{suffix}"), "400"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(found.stdout) < 8  # MiB
-    assert (tmp_path / f"film.{suffix}").stat().st_size > 10_000
+def test_memory_does_not_grow_with_the_length(tmp_path):
+    """A hundred frames are 79 MB."""
+    paths = [str(tmp_path / "film.gif"), str(tmp_path / "film.mp4")]
+    found = subprocess.run([sys.executable, "-c", PROGRAM, *paths], capture_output=True, text=True, check=True)
+    assert max(map(int, found.stdout.split())) < 30  # MiB
 
 
 def test_a_film_without_frames_is_no_file(tmp_path):

@@ -1,7 +1,7 @@
-"""A checkpoint of PPG in the middle of a phase, written or read in a process of its own.
+"""A checkpoint of PPG in the middle of a phase, written and read in a process of its own.
 
-``save|verify|load FOLDER ROLLOUTS STEPS ENVIRONMENTS``: prints a hash of the phase's memory, the bytes of its largest
-tensor, and by how many bytes the peak of the memory rose above what was in use before.
+``FOLDER ROLLOUTS STEPS ENVIRONMENTS``: fills a phase, saves it, verifies the file and loads it. Prints the bytes of
+the largest tensor, and by how many bytes the peak of the memory rose above what was in use before each of the three.
 """
 
 from __future__ import annotations
@@ -73,38 +73,44 @@ def digest(model: Any) -> str:
     found = hashlib.sha256()
     for name, memory in sorted(model.learner.phase._memories().items()):
         found.update(name.encode())
-        found.update(memoryview(memory).cast("B"))
+        for row in memory:
+            found.update(np.ascontiguousarray(row).tobytes())
     return found.hexdigest()
 
 
 def main() -> None:
-    what, folder = sys.argv[1], Path(sys.argv[2])
-    rollouts, steps, environments = map(int, sys.argv[3:6])
+    folder = Path(sys.argv[1])
+    rollouts, steps, environments = map(int, sys.argv[2:5])
     path = folder / "model_0_steps.zip"
     torch.set_num_threads(1)
     env = Pictures(environments)
     model = PPG("CnnPolicy", env, n_steps=steps, batch_size=steps * environments, rollouts_per_phase=rollouts, seed=1)
     model._setup_learn(10**9)
     phase = model.learner.phase
-    largest = phase.observations.nbytes
-    if what == "save":
-        chance = np.random.default_rng(0)
-        for row in phase.observations.reshape(rollouts * steps, -1):
-            row[:] = np.frombuffer(chance.bytes(row.size), np.uint8)
-        phase.returns[:] = chance.normal(size=phase.returns.shape)
-        phase.stored = rollouts
-        base = reset_peak()
-        model.save_checkpoint(path)
-    elif what == "verify":
-        base = reset_peak()
-        assert CheckpointFolder(folder, max_bytes=ROOM).newest() == path
-    else:
-        phase.observations.fill(1)  # the memory of the training that goes on is part of the base
-        base = reset_peak()
-        model = PPG.load(path, env=env, max_bytes=ROOM)
-        model.learner.phase = phase
-        model.learn(0, reset_num_timesteps=False)
-    print(digest(model) if what != "verify" else "-", largest, status("VmHWM") - base)
+    chance = np.random.default_rng(0)
+    for row in phase.observations:
+        row[:] = np.frombuffer(chance.bytes(row.size), np.uint8).reshape(row.shape)
+    phase.returns[:] = chance.normal(size=phase.returns.shape)
+    phase.stored = rollouts
+    before = digest(model)
+
+    bases = [reset_peak()]
+    model.save_checkpoint(path)
+    peaks = [status("VmHWM")]
+
+    bases.append(reset_peak())
+    assert CheckpointFolder(folder, max_bytes=ROOM).newest() == path
+    peaks.append(status("VmHWM"))
+
+    phase.observations.fill(1)  # the memory of the training that goes on is part of the base
+    bases.append(reset_peak())
+    model = PPG.load(path, env=env, max_bytes=ROOM)
+    model.learner.phase = phase
+    model.learn(0, reset_num_timesteps=False)
+    peaks.append(status("VmHWM"))
+
+    assert digest(model) == before
+    print(phase.observations.nbytes, *(peak - base for peak, base in zip(peaks, bases, strict=True)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from types import TracebackType
 
@@ -12,10 +13,11 @@ from proximo.training.run_folder import RunFolder
 def keep_traceback(error: Exception, folder: RunFolder) -> None:
     """Write an error's traceback to ``error.txt``, and have it shown if its one line would hide a user's code."""
     text = "".join(traceback.format_exception(error))
-    folder.error.write_text(text, encoding="utf-8")
     if isinstance(error, user_errors()) and raised_in_environment(error):
         error.add_note(text.rstrip())
-    error.add_note(f"the traceback is in {folder.error}")
+    with contextlib.suppress(OSError):  # a full disk may be the error itself
+        folder.error.write_text(text, encoding="utf-8")
+        error.add_note(f"the traceback is in {folder.error}")
 
 
 def raised_in_environment(error: BaseException) -> bool:

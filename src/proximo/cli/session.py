@@ -83,7 +83,8 @@ def _resume(path: Path, arguments: Train, run: Run, lock: RunLock) -> int:
         model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device, max_bytes=max_bytes)
         model.strict_resume = arguments.strict
         output().print(f"resuming from {escape(shown_path(checkpoint))}")
-        run = extended(run, model, total_steps(run, model, arguments.steps))
+        if arguments.steps is not None:
+            run = extended(run, model, total_steps(run, model, arguments.steps))
         return Session(arguments, run, model, checkpoints_of(arguments, env), resumed=True, lock=lock).finish()
     finally:
         env.close()

@@ -170,8 +170,9 @@ class Encoder:
         if type(value) is np.ndarray:
             name = value.dtype.name
             if self.tensors is not None and value.size > LISTED_ELEMENTS and name in _ARRAY_TYPES:
-                words = np.ascontiguousarray(value).view(_SIGNED.get(name, value.dtype))
-                return self._stored(torch.from_numpy(words if words.flags.writeable else words.copy()), name)
+                words = value.view(_SIGNED.get(name, value.dtype))
+                fits = words.flags.writeable and min(words.strides) >= 0  # a tensor's memory; large arrays are that
+                return self._stored(torch.from_numpy(words if fits else words.copy()), name)
             return _tagged("array", self._encode_array(value))
         if type(value) not in _KIND_OF_TYPE:
             raise Unsafe(_described(value))

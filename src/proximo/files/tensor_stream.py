@@ -58,7 +58,7 @@ class TensorGroup:
         self.size = _LENGTH_BYTES + len(self.header) + place
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """The bytes, in order; of tensors elsewhere or with gaps between their elements, one is copied at a time."""
+        """The bytes, in order; of tensors on another device, one is copied at a time."""
         yield len(self.header).to_bytes(_LENGTH_BYTES, "little")
         yield self.header
         for tensor in self.tensors.values():
@@ -66,11 +66,18 @@ class TensorGroup:
 
 
 def _pieces_of(tensor: torch.Tensor) -> Iterator[memoryview]:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    if flat.numel():
-        view = memoryview(flat.view(torch.uint8).numpy())
-        for start in range(0, len(view), PIECE):
-            yield view[start : start + PIECE]
+    tensor = tensor.detach()
+    if tensor.numel() == 0:
+        return
+    if tensor.dim() > 1 and not tensor.is_contiguous():  # brought into order a few rows at a time
+        rows = max(1, PIECE * len(tensor) // (tensor.numel() * tensor.element_size()))
+        for part in tensor.split(rows) if rows < len(tensor) else ():
+            yield from _pieces_of(part)
+        if rows < len(tensor):
+            return
+    view = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    for start in range(0, len(view), PIECE):
+        yield view[start : start + PIECE]
 
 
 @dataclass(frozen=True)
@@ -153,7 +160,7 @@ def _are_counts(values: Any) -> bool:
 def _read_tensor(member: str, entry: _Entry, read: Callable[[int], bytes], keep: bool) -> torch.Tensor:
     size = entry.end - entry.start
     tensor = torch.empty(size if keep else min(size, PIECE), dtype=torch.uint8)
-    target, place = memoryview(tensor.numpy()), 0
+    target, place = tensor.numpy().data, 0
     while place < size:
         piece = _some(member, read, min(PIECE, size - place))
         if entry.dtype is torch.bool and piece.translate(None, b"\x00\x01"):
