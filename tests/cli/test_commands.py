@@ -14,12 +14,17 @@ from itertools import islice
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import pytest
 from PIL import Image
 
-from proximo import A2C
+from proximo import A2C, PPO
 from proximo.cli import bench, evaluate, plot, train, watch
 from proximo.cli.main import COMMANDS, main
+from proximo.cli.playing import evaluate_run, load_agent
+from proximo.cli.runs import Run
+from proximo.envs import make_vec_env
+from proximo.exploration import ICM, RND
 
 PROXIMO = Path(sys.executable).parent / "proximo"
 
@@ -92,6 +97,15 @@ def test_evaluate_repeats_itself(trained, capsys):
     assert "PPO on CartPole-v1, 4 episodes" in printed[0]
 
 
+def test_the_seed_decides_which_episodes_are_played(trained):
+    run, _ = trained
+    lengths = [evaluate_run(Run.open(run), 4, seed=seed).episode_lengths for seed in (5, 5, 6)]
+    assert lengths[0] == lengths[1]
+    _, env = load_agent(Run.open(run), n_envs=4, seed=5)
+    shown = env.reset()
+    np.testing.assert_array_equal(shown, make_vec_env("CartPole-v1", 4, seed=5).reset())
+
+
 def test_evaluate_a_checkpoint(trained, capsys):
     run, _ = trained
     assert main(["evaluate", str(run), "--episodes", "2", "--model", "checkpoints/model_1024_steps.zip"]) == 0
@@ -151,9 +165,6 @@ def test_normalised_runs_evaluate_with_the_statistics_of_training(tmp_path, caps
     words = ["--preset", "none", "--normalize", "true", "--steps", "256", "--n-steps", "256", "--seed", "0"]
     assert main(["train", "Pendulum-v1", *words, "--eval-episodes", "2", "--runs-dir", str(tmp_path)]) == 0
     (run,) = tmp_path.iterdir()
-    from proximo.cli.playing import load_agent
-    from proximo.cli.runs import Run
-
     model, env = load_agent(Run.open(run), n_envs=1, seed=0)
     normalizer = model.get_vec_normalize_env()
     assert normalizer is not None
@@ -210,8 +221,6 @@ def test_masked_runs_mask_in_training_and_in_play(tmp_path, capsys, monkeypatch)
     assert main(["evaluate", str(run), "--episodes", "3"]) == 0
     assert "10.00" in capsys.readouterr().out
     from proximo.analysis.evaluation import play
-    from proximo.cli.playing import load_agent
-    from proximo.cli.runs import Run
 
     model, env = load_agent(Run.open(run), n_envs=1, seed=0)
     steps = islice(play(model, env, deterministic=False, use_masking=True), 31)
@@ -301,9 +310,73 @@ def test_state_dependent_noise_can_be_asked_for(tmp_path):
     assert (model.use_sde, model.sde_sample_freq) == (True, 4)
 
 
+def test_an_intrinsic_reward_can_be_asked_for_and_repeated(tmp_path):
+    words = ["--steps", "64", "--eval-episodes", "0", "--runs-dir", str(tmp_path)]
+    reward = ["--intrinsic-reward", "rnd", "--intrinsic-reward-kwargs", "beta = 0.5, latent_dim = 8, kappa = 0.1"]
+    assert main(["train", "CartPole-v1", "--algo", "a2c", "--preset", "none", *words, *reward]) == 0
+    (run,) = tmp_path.iterdir()
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert config["intrinsic_reward"] == "rnd"
+    assert config["intrinsic_reward_kwargs"] == {"beta": 0.5, "latent_dim": 8, "kappa": 0.1}
+    assert "rollout/intrinsic_reward_mean" in (run / "progress.csv").read_text().splitlines()[0]
+    model = A2C.load(run / "model.zip")
+    assert repr(model.intrinsic_reward) == repr(RND(beta=0.5, latent_dim=8, kappa=0.1))
+    assert model.intrinsic_reward.global_step == 13
+    again = ["train", "--preset", str(run), *words]
+    for further, expected in ([], RND), (["--intrinsic-reward", "icm"], ICM), (["--intrinsic-reward", "none"], None):
+        assert main([*again, *further]) == 0
+        newest = max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        found = A2C.load(newest / "model.zip").intrinsic_reward
+        assert found is None if expected is None else type(found) is expected
+
+
+def test_an_augmentation_can_be_asked_for(tmp_path):
+    words = [
+        "--steps",
+        "64",
+        "--eval-episodes",
+        "0",
+        "--runs-dir",
+        str(tmp_path),
+        "--preset",
+        "none",
+        "--n-steps",
+        "64",
+    ]
+    noise = ["--augmentation", "gaussian-noise", "--augmentation-kwargs", "sigma = 0.25", "--aug-coef", "0.5"]
+    assert main(["train", "CartPole-v1", *words, *noise]) == 0
+    (run,) = tmp_path.iterdir()
+    model = PPO.load(run / "model.zip")
+    assert (model.augmentation.sigma, model.aug_coef) == (0.25, 0.5)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (
+            ["train", "CartPole-v1", "--intrinsic-reward", "rnds"],
+            "there is no intrinsic_reward 'rnds'; did you mean 'rnd'",
+        ),
+        (["train", "CartPole-v1", "--intrinsic-reward", "fabric"], "has no name; write it in Python"),
+        (["train", "CartPole-v1", "--intrinsic-reward-kwargs", "beta = 1"], "no intrinsic_reward is named"),
+        (
+            ["train", "CartPole-v1", "--intrinsic-reward", "rnd", "--intrinsic-reward-kwargs", "bta = 1"],
+            "RND has no argument 'bta'; did you mean 'beta'",
+        ),
+        (
+            ["train", "CartPole-v1", "--intrinsic-reward", "rnd", "--intrinsic-reward-kwargs", "kappa = 2"],
+            "kappa is 2; expected 0 <= kappa < 1",
+        ),
+        (
+            ["train", "CartPole-v1", "--intrinsic-reward", "rnd", "--intrinsic-reward-kwargs", 'kappa = "x"'],
+            "kappa is 'x'; expected 0 <= kappa < 1",
+        ),
+        (["train", "CartPole-v1", "--augmentation", "random_crop"], "RandomCrop changes images of 3 dimensions"),
+        (["train", "CartPole-v1", "--aug-coef", "0.3"], "there is no augmentation whose terms it could weigh"),
+        (
+            ["train", "CartPole-v1", "--algo", "trpo", "--augmentation", "identity"],
+            "trpo has no argument 'augmentation'",
+        ),
         (["train", "CartPole-v1", "--use-sde", "true"], "use_sde"),
         (["train", "CartPole-v1", "--gamma", "3"], "gamma is 3.0; expected a number from 0 to 1"),
         (["train", "CartPole-v1", "--policy-kwargs", "net_arc = [3]"], "net_arc"),

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from proximo.training.callback_base import counters_only as counters_only
 from proximo.training.evaluation_history import KEYS, EvaluationHistory
 from proximo.training.loggers import announce
 from proximo.training.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class CheckpointCallback(BaseCallback):
@@ -173,12 +176,20 @@ class EvalCallback(EventCallback):
 
     def get_state(self) -> dict[str, Any]:
         # without its environment's state, evaluations after a resume see other episodes
-        history = None if self._history is None else self._history.place(len(self.evaluations_timesteps))
         environment = self.eval_env.get_state() if self.eval_env.has_state() else None
-        return {**super().get_state(), "eval_env": environment, "history": history}
+        return {**self._state_without_environment(), "eval_env": environment}
+
+    def _state_without_environment(self) -> dict[str, Any]:
+        history = None if self._history is None else self._history.place(len(self.evaluations_timesteps))
+        return {**super().get_state(), "history": history}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         super().set_state(state)
+        self._restore_history(state)
+        if state.get("eval_env") is not None and self.eval_env.has_state():
+            self.eval_env.set_state(state["eval_env"])
+
+    def _restore_history(self, state: Mapping[str, Any]) -> None:
         if self._history is not None and state.get("history") is not None:
             table = self._history.restore(state["history"])
             for name, column in zip(_COLUMNS, table.values(), strict=True):
@@ -187,8 +198,6 @@ class EvalCallback(EventCallback):
             for name in _COLUMNS:
                 setattr(self, name, state[name])
             self._history.rewrite(self._table())
-        if state["eval_env"] is not None and self.eval_env.has_state():
-            self.eval_env.set_state(state["eval_env"])
 
     @counters_only
     def _on_step(self) -> bool:
@@ -377,19 +386,23 @@ class _DumpLogs(BaseCallback):
 
 
 class ProgressBarCallback(BaseCallback):
-    """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second."""
+    """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second.
+
+    ``console`` is where, standard output by default.
+    """
 
     _SECONDS_BETWEEN_UPDATES = 0.1
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         super().__init__()
+        self._console = console
         self._display: ProgressDisplay | None = None
         self._first_timestep = 0
         self._next_update = 0.0
 
     def _on_training_start(self) -> None:
         self._first_timestep = self.num_timesteps
-        self._display = ProgressDisplay(self.locals["total_timesteps"] - self._first_timestep)
+        self._display = ProgressDisplay(self.locals["total_timesteps"] - self._first_timestep, console=self._console)
         self._display.start()
         self._next_update = 0.0
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, ClassVar
 
@@ -31,9 +32,10 @@ class StopOnSignal(BaseCallback):
         sys.exit(stop.exit_code)
 
     The iteration under way is finished if it is a short one. A long one is given up: weights stay the same while a
-    rollout is collected, so the state before it, taken in advance, is a checkpoint of this moment. In boundary mode the
-    newest boundary is what the training goes on from. A second signal, or ``seconds_to_end``, end the process at once;
-    files are written whole or not at all even then. A SIGHUP that was ignored before, as under ``nohup``, stays so.
+    rollout is collected, so the state before it, taken in advance, is a checkpoint of this moment. ``expects_long`` is
+    asked before each rollout whether something in it, such as an evaluation, may take long. In boundary mode the newest
+    boundary is what the training goes on from. A second signal, or ``seconds_to_end``, end the process at once; files
+    are written whole or not at all even then. A SIGHUP that was ignored before, as under ``nohup``, stays so.
 
     SIGUSR1, by which schedulers warn of an end to come, saves a checkpoint in the same way, and the training goes on.
     """
@@ -41,9 +43,15 @@ class StopOnSignal(BaseCallback):
     SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGINT, signal.SIGTERM, *_present("SIGHUP"))
     SAVING_SIGNALS: ClassVar[tuple[int, ...]] = _present("SIGUSR1")
 
-    def __init__(self, checkpoints: PeriodicCheckpoints | None = None, seconds_to_end: float = SECONDS_TO_END) -> None:
+    def __init__(
+        self,
+        checkpoints: PeriodicCheckpoints | None = None,
+        expects_long: Callable[[], bool] = lambda: False,
+        seconds_to_end: float = SECONDS_TO_END,
+    ) -> None:
         super().__init__()
         self.checkpoints = checkpoints
+        self.expects_long = expects_long
         self.seconds_to_end = seconds_to_end
         self.signal_number: int | None = None
         self._save_asked = False
@@ -59,7 +67,7 @@ class StopOnSignal(BaseCallback):
 
     def _between_iterations(self) -> bool:
         now, started = time.monotonic(), self._iteration_started
-        is_long = started is None or now - started > LONG_ITERATION
+        is_long = started is None or now - started > LONG_ITERATION or self.expects_long()
         self._iteration_started = now
         takes = self.checkpoints is not None and not self.checkpoints.boundary and is_long
         self._before_rollout = self.checkpoints.training_state() if takes else None  # type: ignore[union-attr]
@@ -117,7 +125,7 @@ class StopOnSignal(BaseCallback):
 
 def end_at_once(exit_code: int) -> None:
     """End the process without closing anything; worker processes notice, and end too."""
-    if sys.stderr.isatty():
-        sys.stderr.write("\x1b[?25h")  # a progress display may have hidden the cursor
-        sys.stderr.flush()
+    with suppress(OSError):  # there is no terminal
+        terminal = os.open("/dev/tty", os.O_WRONLY | os.O_NONBLOCK)
+        os.write(terminal, b"\x1b[?25h")  # a progress display may have hidden the cursor
     os._exit(exit_code)

@@ -113,6 +113,8 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
         }.items()
     },
     f"{_OWN}.ActionMasker": (),
+    f"{_OWN}.FrameSkip": (),
+    f"{_OWN}.MaskVelocityWrapper": (),
     f"{_OWN}.TimeFeatureWrapper": ("_current_step",),
     f"{_OWN}.ActionMattersEnv": (),
     f"{_OWN}.BitFlippingEnv": ("state", "current_step", "_bits"),
