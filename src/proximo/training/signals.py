@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, ClassVar
@@ -109,9 +109,7 @@ class StopOnSignal(BaseCallback):
     def __enter__(self) -> StopOnSignal:
         handlers = dict.fromkeys(self.SIGNALS, self._receive)
         handlers |= dict.fromkeys(self.SAVING_SIGNALS, self._receive_warning)
-        for number, handler in handlers.items():
-            if number not in _present("SIGHUP") or signal.getsignal(number) is not signal.SIG_IGN:
-                self._previous[number] = signal.signal(number, handler)
+        self._previous = handle_signals(handlers)
         return self
 
     def __exit__(
@@ -121,6 +119,12 @@ class StopOnSignal(BaseCallback):
             signal.signal(number, handler)
         if self._watchdog is not None:
             self._watchdog.cancel()
+
+
+def handle_signals(handlers: Mapping[int, Callable[[int, FrameType | None], None]]) -> dict[int, Any]:
+    """Handle signals, but for a SIGHUP that was ignored before, as under ``nohup``; what handled them until now."""
+    ignored = {number for number in _present("SIGHUP") if signal.getsignal(number) is signal.SIG_IGN}
+    return {number: signal.signal(number, handler) for number, handler in handlers.items() if number not in ignored}
 
 
 def end_at_once(exit_code: int) -> None:
