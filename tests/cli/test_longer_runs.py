@@ -88,6 +88,7 @@ def test_a_new_run_starts_from_the_weights_of_another(constant, tmp_path, capsys
     run = train(tmp_path / "runs", "--steps", "100", "--init-from", str(constant))
     assert "weights from" in capsys.readouterr().out
     assert torch.equal(weights(run, "checkpoints/model_0_steps.zip"), weights(constant))
+    assert tomllib.loads((run / "config.toml").read_text())["session"]["init_from"] == str(constant)
     model = PPO.load(run / "checkpoints/model_0_steps.zip")
     assert (model.num_timesteps, model._n_updates) == (0, 0)
     moments = model.policy.optimizer.state_dict()["state"].values()

@@ -260,7 +260,10 @@ def run_config(arguments: Train) -> RunConfig:
         base,
         seed=base.seed if seed is None else seed,
         preset=base.preset.changed(changes, **{name: value for name, value in settings.items() if value is not None}),
-        session={name: getattr(arguments, name) for name in SESSION_FLAGS},
+        session={
+            **{name: getattr(arguments, name) for name in SESSION_FLAGS},
+            "init_from": None if arguments.init_from is None else str(arguments.init_from),
+        },
     )
 
 
