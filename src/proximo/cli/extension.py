@@ -43,8 +43,8 @@ def extended(run: Run, model: OnPolicyAlgorithm, total: int) -> Run:
                 schedule(max(0.0, 1.0 - model.num_timesteps / steps)) for steps in (model._total_timesteps, total)
             )
             output().print(
-                f"[yellow]{name}[/] is a schedule: it goes on over {total:,} steps, from {before:g} to {after:g} now; a "
-                "run of that length from the start would have followed it all along"
+                f"[yellow]{name}[/] is a schedule: it goes on over {total:,} steps, from {before:g} to {after:g} now; "
+                "a run of that length from the start would have followed it all along"
             )
     longer = Run(run.folder, replace(run.config, preset=run.config.preset.changed({}, n_timesteps=total)))
     longer.folder.write_config(longer.config.as_table())

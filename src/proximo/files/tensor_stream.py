@@ -69,12 +69,11 @@ def _pieces_of(tensor: torch.Tensor) -> Iterator[memoryview]:
     tensor = tensor.detach()
     if tensor.numel() == 0:
         return
-    if tensor.dim() > 1 and not tensor.is_contiguous():  # brought into order a few rows at a time
-        rows = max(1, PIECE * len(tensor) // (tensor.numel() * tensor.element_size()))
-        for part in tensor.split(rows) if rows < len(tensor) else ():
+    rows = max(1, PIECE * len(tensor) // (tensor.numel() * tensor.element_size())) if tensor.dim() else 1
+    if not tensor.is_contiguous() and rows < len(tensor):  # brought into order a few rows at a time
+        for part in tensor.split(rows):
             yield from _pieces_of(part)
-        if rows < len(tensor):
-            return
+        return
     view = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
     for start in range(0, len(view), PIECE):
         yield view[start : start + PIECE]
