@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from faults.overlapping_writers import Writers
+from proximo.files.owner import _start_of
 from proximo.training.checkpoints import CheckpointFolder
 
 CASE = "ppo in process"
@@ -75,6 +76,8 @@ def check_overlap(
             assert any(f"process {pid} on " in outcome["message"] for pid in pids) or "not told its name" in str(
                 outcome
             )
+    while any(_start_of(int(pid)) is not None for pid in killed):
+        time.sleep(0.005)  # until then they may still write
     last = writers.start(CASE, folder)  # finishes what is left
     assert writers.outcome(last, folder) == {"outcome": "finished"}
     check_record(folder, killed)
