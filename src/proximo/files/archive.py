@@ -29,20 +29,17 @@ import torch
 
 from proximo.errors import ModelFileError
 from proximo.files.atomic import replacing
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import AGAIN, Json, brief, parse_json, shown
 from proximo.files.tensor_stream import TENSOR_TYPES, TensorGroup, read_group
 from proximo.files.zips import (
-    AGAIN,
-    Budgets,
     ComparedFile,
-    Json,
     Members,
     Source,
     Streamed,
     checked_stream,
     opened,
-    parse_json,
     read_members,
-    shown,
     write_zip,
 )
 
@@ -53,10 +50,8 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 RESERVED_KEYS = frozenset({"format", "format_version", "members"})
 
+
 _GROUP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
-
-
-DEFAULT_BUDGETS = Budgets()
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
@@ -66,14 +61,14 @@ def write_archive(
     path: Source,
     manifest: Mapping[str, Json],
     tensors: Tensors,
-    budgets: Budgets = DEFAULT_BUDGETS,
+    budgets: Budgets | None = None,
 ) -> Path | None:
     """Save a manifest and groups of tensors; return the path written, None for a stream.
 
     A path without suffix gets ``.zip``; missing folders are made; an existing file is replaced in one step, so it is
     the old or the new one at every moment, also when the machine stops half-way.
     """
-    members = _serialize(manifest, tensors, budgets)
+    members = _serialize(manifest, tensors, budgets or Budgets())
     if not isinstance(path, str | os.PathLike):
         write_zip(checked_stream(path), members)
         return None
@@ -146,21 +141,23 @@ def _serialize_json(value: Mapping[str, Json], budgets: Budgets) -> bytes:
 
 
 def read_archive(
-    path: Source, budgets: Budgets = DEFAULT_BUDGETS
+    path: Source, budgets: Budgets | None = None
 ) -> tuple[dict[str, Any], dict[str, dict[str, torch.Tensor]]]:
     """The caller's manifest and the groups of tensors, on the CPU; tries ``path``, then ``path.zip``.
 
     Anything but an intact file of this format raises :class:`~proximo.errors.ModelFileError`; a path that does not
-    exist raises ``FileNotFoundError``. Nothing in the file is executed, imported or unpickled.
+    exist raises ``FileNotFoundError``. Nothing in the file is executed, imported or unpickled. Who decodes values of
+    the manifest hands the same budgets on.
     """
     with opened(path) as (stream, _):
-        return _read(stream, budgets)
+        return _read(stream, budgets or Budgets())
 
 
 def _read(
     stream: IO[bytes], budgets: Budgets, keep: bool = True
 ) -> tuple[dict[str, Any], dict[str, dict[str, torch.Tensor]]]:
     zipped = read_members(stream, budgets, _is_member, _refuse_foreign)
+    budgets.grant(zipped.file_bytes)
     manifest = _checked_manifest(parse_json(zipped.read(MANIFEST), budgets))
     members = manifest["members"]
     if members.keys() != zipped.entries.keys() - {MANIFEST}:
@@ -178,8 +175,9 @@ def _read(
     return {key: value for key, value in manifest.items() if key not in RESERVED_KEYS}, tensors
 
 
-def verify_archive(path: Source, budgets: Budgets = DEFAULT_BUDGETS) -> None:
+def verify_archive(path: Source, budgets: Budgets | None = None) -> None:
     """Raise unless every byte is as :func:`write_archive` wrote it, also those that no reader looks at."""
+    budgets = budgets or Budgets()
     with opened(path) as (stream, _):
         _read(stream, budgets, keep=False)
         zipped = read_members(stream, budgets, _is_member, _refuse_foreign)
@@ -232,13 +230,13 @@ def _checked_manifest(manifest: Json) -> dict[str, Any]:
     """The manifest with its own three keys checked."""
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         came = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        raise ModelFileError(f"the manifest states the format {came!r:.60}, expected {FORMAT!r}: a foreign file")
+        raise ModelFileError(f"the manifest states the format {brief(came)}, expected {FORMAT!r}: a foreign file")
     version = manifest.get("format_version")
     if type(version) is not int or version < 1:
-        raise ModelFileError(f"format_version {version!r:.60} is no version number; {AGAIN}")
+        raise ModelFileError(f"format_version {brief(version)} is no version number; {AGAIN}")
     if version > FORMAT_VERSION:
         raise ModelFileError(
-            f"it was written by a newer Proximo (file format {version!r:.60}, this one reads up to {FORMAT_VERSION}): "
+            f"it was written by a newer Proximo (file format {brief(version)}, this one reads up to {FORMAT_VERSION}): "
             "pip install --upgrade proximo"
         )
     members = manifest.get("members")

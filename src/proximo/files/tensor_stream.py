@@ -15,9 +15,13 @@ from typing import Any
 import torch
 
 from proximo.errors import ModelFileError
-from proximo.files.zips import AGAIN, PIECE, Budgets, parse_json
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import AGAIN, parse_json
+from proximo.files.zips import PIECE
 
 _LENGTH_BYTES = 8
+_TENSOR_BYTES = 1024  # that a tensor takes beside its numbers
+MAX_DIMENSIONS = 32
 _ALIGNMENT = 8  # of the tensors, by spaces after the header
 
 TENSOR_TYPES = {
@@ -105,6 +109,7 @@ def read_group(
         raise _invalid(member, "it is shorter than its header")
     header = _exactly(member, read, length)
     entries = _entries(member, header, size - _LENGTH_BYTES - length, budgets)
+    budgets.make(_TENSOR_BYTES * len(entries) + (size if keep else 0))
     found = {entry.name: _read_tensor(member, entry, read, keep) for entry in entries}
     return dict(sorted(found.items()))
 
@@ -124,7 +129,7 @@ def _entries(member: str, header: bytes, data_size: int, budgets: Budgets) -> li
     end = 0
     for entry in entries:
         if entry.start != end:
-            raise _invalid(member, f"the bytes of {entry.name[:80]!r} do not follow those before")
+            raise _invalid(member, f"the bytes of {entry.name[:80]!a} do not follow those before")
         end = entry.end
     if end != data_size:
         raise _invalid(member, f"its header describes {end} bytes, it holds {data_size}")
@@ -132,23 +137,21 @@ def _entries(member: str, header: bytes, data_size: int, budgets: Budgets) -> li
 
 
 def _entry(member: str, name: str, plain: Any) -> _Entry:
-    where = f"{member}/{name[:80]!r}"
+    where = f"{member}/{name[:80]!a}"
     if not isinstance(plain, dict) or plain.keys() != {"dtype", "shape", "data_offsets"}:
-        raise _invalid(member, f"{name[:80]!r} is described in an unknown way")
+        raise _invalid(member, f"{name[:80]!a} is described in an unknown way")
     shape, offsets = plain["shape"], plain["data_offsets"]
     if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise ModelFileError(f"{where} states the shape {str(shape)[:80]}, which is no tensor; {AGAIN}")
+        raise ModelFileError(f"{where} states the shape {brief(shape)}, which is no tensor; {AGAIN}")
     dtype = TENSOR_TYPES.get(plain["dtype"]) if isinstance(plain["dtype"], str) else None
     if dtype is None:
         raise ModelFileError(
-            f"{where} has the type {str(plain['dtype'])[:40]}, expected one of {', '.join(TENSOR_TYPES)}"
+            f"{where} has the type {printable(str(plain['dtype'])[:40])}, expected one of {', '.join(TENSOR_TYPES)}"
         )
-    if (
-        len(shape) > 64
-        or max(shape, default=0) >= 2**63
-        or math.prod(shape) * dtype.itemsize != offsets[1] - offsets[0]
-    ):
-        raise _invalid(member, f"{name[:80]!r} states the shape {str(shape)[:80]}, which is not that of its bytes")
+    if len(shape) > MAX_DIMENSIONS:
+        raise ModelFileError(f"{where} has {len(shape)} dimensions, more than {MAX_DIMENSIONS}")
+    if max(shape, default=0) >= 2**63 or math.prod(shape) * dtype.itemsize != offsets[1] - offsets[0]:
+        raise _invalid(member, f"{name[:80]!a} states the shape {brief(shape)}, which is not that of its bytes")
     return _Entry(name, dtype, tuple(shape), *offsets)
 
 
@@ -164,7 +167,7 @@ def _read_tensor(member: str, entry: _Entry, read: Callable[[int], bytes], keep:
         piece = _some(member, read, min(PIECE, size - place))
         if entry.dtype is torch.bool and piece.translate(None, b"\x00\x01"):
             raise ModelFileError(
-                f"{member}/{entry.name[:80]!r} is a tensor of truth values with bytes other than 0 and 1"
+                f"{member}/{entry.name[:80]!a} is a tensor of truth values with bytes other than 0 and 1"
             )
         if keep:
             target[place : place + len(piece)] = piece

@@ -13,6 +13,7 @@ import numpy as np
 from proximo.analysis.evaluation import Evaluation, evaluate
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.vector.normalize import sync_envs_normalization
+from proximo.errors import WrongMomentError
 from proximo.training.callback_base import BaseCallback as BaseCallback
 from proximo.training.callback_base import CallbackList as CallbackList
 from proximo.training.callback_base import ConvertCallback as ConvertCallback
@@ -22,7 +23,6 @@ from proximo.training.callback_base import callback_wants_locals as callback_wan
 from proximo.training.callback_base import callback_wants_steps as callback_wants_steps
 from proximo.training.callback_base import counters_only as counters_only
 from proximo.training.evaluation_history import KEYS, EvaluationHistory
-from proximo.training.loggers import announce
 from proximo.training.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class CheckpointCallback(BaseCallback):
         self._training_state: dict[str, Any] | None = None
 
     def _init_callback(self) -> None:
-        if self.save_path is not None:
+        if self.save_path is not None and self._is_writer:
             os.makedirs(self.save_path, exist_ok=True)
 
     def _between_iterations(self) -> bool:
         # weights stay the same within a rollout, so the state before it makes the file of any of its steps exact
         due = self.n_calls % self.save_freq + self.model.n_steps >= self.save_freq
-        self._training_state = self.model.training_state() if due and self.training_env.has_state() else None
+        self._training_state = self.model.training_state() if due and self.model.has_state() else None
         return True
 
     def _save_model(self, path: str) -> None:
@@ -96,9 +96,9 @@ class CheckpointCallback(BaseCallback):
         return True
 
     def _save(self, what: str, save: Any, path: str) -> None:
-        save(path)
-        if self.verbose >= 2:
-            announce(f"saved the {what} to {path}")
+        if self._is_writer:
+            save(path)
+        self._announce(f"saved the {what} to {path}", level=2)
 
 
 _COLUMNS = ("evaluations_timesteps", "evaluations_results", "evaluations_length", "evaluations_successes")
@@ -169,9 +169,9 @@ class EvalCallback(EventCallback):
                 f"{evaluation or 'nothing'}: the model is evaluated on observations unlike those it learns from",
                 stacklevel=2,
             )
-        if self.best_model_save_path is not None:
+        if self.best_model_save_path is not None and self._is_writer:
             os.makedirs(self.best_model_save_path, exist_ok=True)
-        if self.log_path is not None:
+        if self.log_path is not None and self._is_writer:
             os.makedirs(os.path.dirname(self.log_path), exist_ok=True)
 
     def get_state(self) -> dict[str, Any]:
@@ -180,7 +180,8 @@ class EvalCallback(EventCallback):
         return {**self._state_without_environment(), "eval_env": environment}
 
     def _state_without_environment(self) -> dict[str, Any]:
-        history = None if self._history is None else self._history.place(len(self.evaluations_timesteps))
+        keeps = self._history is not None and self._is_writer
+        history = self._history.place(len(self.evaluations_timesteps)) if keeps else None  # type: ignore[union-attr]
         return {**super().get_state(), "history": history}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -190,7 +191,9 @@ class EvalCallback(EventCallback):
             self.eval_env.set_state(state["eval_env"])
 
     def _restore_history(self, state: Mapping[str, Any]) -> None:
-        if self._history is not None and state.get("history") is not None:
+        if not self._is_writer:  # the file is the first process's; to the others only the number matters
+            self.evaluations_timesteps = [0] * int((state.get("history") or {}).get("count", 0))
+        elif self._history is not None and state.get("history") is not None:
             table = self._history.restore(state["history"])
             for name, column in zip(_COLUMNS, table.values(), strict=True):
                 setattr(self, name, column)
@@ -216,12 +219,23 @@ class EvalCallback(EventCallback):
         return proceed and self._on_event()
 
     def _evaluate(self) -> Evaluation:
+        """Play the episodes; processes that train together play some of them each, and all learn of all results."""
+        group = self.model.runtime.group if getattr(self.model, "world_size", 1) > 1 else None
+        if group is None:
+            return self._play(self.n_eval_episodes)
+        share = (self.n_eval_episodes + group.world_size - 1 - group.rank) // group.world_size
+        own = self._play(share) if share else Evaluation((), ())
+        found = group.gather((own, self._is_success_buffer), "an evaluation")
+        self._is_success_buffer = [success for _, successes in found for success in successes]
+        return Evaluation.joined([evaluation for evaluation, _ in found])
+
+    def _play(self, episodes: int) -> Evaluation:
         self._is_success_buffer = []
         own_callback = type(self)._log_success_callback is not EvalCallback._log_success_callback
         evaluation = evaluate(
             self.model,
             self.eval_env,
-            n_eval_episodes=self.n_eval_episodes,
+            n_eval_episodes=episodes,
             deterministic=self.deterministic,
             render=self.render,
             callback=self._log_success_callback if own_callback else None,
@@ -243,7 +257,8 @@ class EvalCallback(EventCallback):
         self.evaluations_length.append(list(evaluation.episode_lengths))
         if self._is_success_buffer:
             self.evaluations_successes.append(self._is_success_buffer)
-        self._history.add(self._table())  # type: ignore[union-attr]
+        if self._is_writer:
+            self._history.add(self._table())  # type: ignore[union-attr]
 
     def _table(self) -> dict[str, list[Any]]:
         return {key: getattr(self, name) for key, name in zip(KEYS, _COLUMNS, strict=True)}
@@ -260,16 +275,14 @@ class EvalCallback(EventCallback):
             success_rate = float(np.mean(self._is_success_buffer))
             self.logger.record("eval/success_rate", success_rate)
             summary.append(f"success {100 * success_rate:.2f} %")
-        if self.verbose >= 1:
-            announce(", ".join(summary))
+        self._announce(", ".join(summary))
         # written at once, so that the evaluation stands at its own step
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(self.num_timesteps)
 
     def _on_new_best(self, evaluation: Evaluation) -> bool:
         self.best_mean_reward = evaluation.mean
-        if self.verbose >= 1:
-            announce("new best mean return")
+        self._announce("new best mean return")
         if self.best_model_save_path is not None:
             self.model.save(os.path.join(self.best_model_save_path, "best_model"))
         return True if self.callback_on_new_best is None else self.callback_on_new_best.on_step()
@@ -294,8 +307,10 @@ class StopTrainingOnRewardThreshold(BaseCallback):
     def _on_step(self) -> bool:
         best = _evaluating_parent(self).best_mean_reward
         proceed = bool(best < self.reward_threshold)
-        if not proceed and self.verbose >= 1:
-            announce(f"training ends: the mean return {best:.2f} has reached the threshold {self.reward_threshold}")
+        if not proceed:
+            self._announce(
+                f"training ends: the mean return {best:.2f} has reached the threshold {self.reward_threshold}"
+            )
         return proceed
 
 
@@ -321,8 +336,8 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
             self.no_improvement_evals = 0 if best > self.last_best_mean_reward else self.no_improvement_evals + 1
         self.last_best_mean_reward = best
         proceed = self.no_improvement_evals <= self.max_no_improvement_evals
-        if not proceed and self.verbose >= 1:
-            announce(f"training ends: no new best model in the last {self.no_improvement_evals} evaluations")
+        if not proceed:
+            self._announce(f"training ends: no new best model in the last {self.no_improvement_evals} evaluations")
         return proceed
 
 
@@ -342,11 +357,11 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
 
     def _on_step(self) -> bool:
         if "dones" not in self.locals:
-            raise KeyError("'dones' is not among the training loop's variables; pass it to update_locals()")
+            raise WrongMomentError("'dones' is not among the training loop's variables; pass it to update_locals()")
         self.n_episodes += int(np.sum(self.locals["dones"]))
         proceed = self.n_episodes < self._total_max_episodes
-        if not proceed and self.verbose >= 1:
-            announce(
+        if not proceed:
+            self._announce(
                 f"training ends after {self.num_timesteps:,} steps: {self.n_episodes} episodes were played, "
                 f"{self.n_episodes / self.training_env.num_envs:.2f} per environment"
             )
@@ -388,7 +403,7 @@ class _DumpLogs(BaseCallback):
 class ProgressBarCallback(BaseCallback):
     """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second.
 
-    ``console`` is where, standard output by default.
+    ``console`` is where, and then prints of others stay where they go; standard output by default, and they go above.
     """
 
     _SECONDS_BETWEEN_UPDATES = 0.1
@@ -400,9 +415,16 @@ class ProgressBarCallback(BaseCallback):
         self._first_timestep = 0
         self._next_update = 0.0
 
+    def wants_steps(self) -> bool:
+        return self._is_writer
+
     def _on_training_start(self) -> None:
         self._first_timestep = self.num_timesteps
-        self._display = ProgressDisplay(self.locals["total_timesteps"] - self._first_timestep, console=self._console)
+        if not self._is_writer:
+            return
+        steps = self.locals["total_timesteps"] - self._first_timestep
+        place: dict[str, Any] = {} if self._console is None else {"console": self._console, "takes_prints": False}
+        self._display = ProgressDisplay(steps, **place)
         self._display.start()
         self._next_update = 0.0
 
@@ -450,7 +472,7 @@ def _observation_wrappers(env: Any) -> list[str]:
 
 def _evaluating_parent(callback: BaseCallback) -> Any:
     if not hasattr(callback.parent, "best_mean_reward"):
-        raise RuntimeError(
+        raise WrongMomentError(
             f"{type(callback).__name__} works only inside an EvalCallback: give it as callback_on_new_best "
             "or callback_after_eval"
         )

@@ -20,6 +20,7 @@ from proximo.rllte.env.vec_env import TorchVecEnv
 from proximo.rllte.xploit.encoder import IdentityEncoder, VanillaMlpEncoder
 from proximo.rllte.xploit.policy import OnPolicySharedActorCritic
 from proximo.rllte.xploit.storage import VanillaRolloutStorage
+from proximo.rllte.xplore.reward import BaseReward
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 
@@ -54,14 +55,15 @@ def steady_env(action_space: spaces.Space[Any], num_envs: int = 2, **options: An
     return TorchVecEnv(DummyVecEnv(makers), "cpu")
 
 
-class Bonus:
+class Bonus(BaseReward):
     """An intrinsic reward that pays for the first action."""
 
-    def __init__(self) -> None:
-        self.samples: dict[str, torch.Tensor] = {}
+    def __init__(self, env: TorchVecEnv) -> None:
+        super().__init__(envs=env, rwd_norm_type="none")
+        self.seen: dict[str, torch.Tensor] = {}
 
     def compute(self, samples: dict[str, torch.Tensor], sync: bool = True) -> torch.Tensor:
-        self.samples = {key: part.clone() for key, part in samples.items()}
+        self.seen = {key: part.clone() for key, part in samples.items()}
         return 2.0 * (samples["actions"][..., 0] == 0).float()
 
 
@@ -144,10 +146,10 @@ def test_fault_6_an_intrinsic_reward_enters_before_the_advantages():
         steady_env(spaces.Discrete(2), truncates=False), num_steps=64, hidden_dim=16, batch_size=64, lr=1e-2,
         pretraining=True, discount=0.9,
     )  # fmt: skip
-    bonus = Bonus()
+    bonus = Bonus(agent.env)
     agent.set(reward=bonus)
     agent.train(num_train_steps=128)
-    assert not bonus.samples["rewards"].any()  # pre-training sees no reward of the environment
+    assert not bonus.seen["rewards"].any()  # pre-training sees no reward of the environment
     rollout = agent.storage.buffer.rollout
     np.testing.assert_array_equal(rollout.rewards, 2.0 * (rollout.actions[..., 0] == 0))
     ends = np.flatnonzero(rollout.terminated[:, 0])
@@ -158,11 +160,11 @@ def test_fault_6_an_intrinsic_reward_enters_before_the_advantages():
 
 def test_fault_6_a_rollouts_next_observations_are_the_final_ones_where_an_episode_ended():
     agent = PPO(steady_env(spaces.Discrete(2), num_envs=1, length=3), num_steps=6, batch_size=6, hidden_dim=8)
-    bonus = Bonus()
+    bonus = Bonus(agent.env)
     agent.set(reward=bonus)
     agent.train(num_train_steps=6)
-    observations, following = bonus.samples["observations"][:, 0], bonus.samples["next_observations"][:, 0]
-    assert bonus.samples["truncateds"][:, 0].tolist() == [0, 0, 1, 0, 0, 1]
+    observations, following = bonus.seen["observations"][:, 0], bonus.seen["next_observations"][:, 0]
+    assert bonus.seen["truncateds"][:, 0].tolist() == [0, 0, 1, 0, 0, 1]
     for step in (0, 1, 3, 4):
         torch.testing.assert_close(following[step], observations[step + 1])
     assert not torch.equal(following[2], observations[3])
