@@ -16,7 +16,7 @@ import torch
 
 from proximo.errors import ModelFileError
 from proximo.files.budgets import Budgets
-from proximo.files.plain_text import AGAIN, parse_json
+from proximo.files.plain_text import AGAIN, brief, parse_json, printable
 from proximo.files.zips import PIECE
 
 _LENGTH_BYTES = 8
