@@ -45,6 +45,10 @@ class EnvironmentStateError(ProximoError, RuntimeError):
     """The state of an environment cannot be taken, or one that was taken does not fit."""
 
 
+class NotExactError(ProximoError, RuntimeError):
+    """A resume that would not repeat the uninterrupted training bit for bit, where that was asked for."""
+
+
 class NonFiniteError(ProximoError, ArithmeticError, ValueError):
     """NaN or infinity where a number was expected."""
 

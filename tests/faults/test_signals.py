@@ -16,12 +16,13 @@ import pytest
 
 from proximo import PPO
 from proximo.training.checkpoints import CheckpointFolder
+from proximo.training.signals import StopOnSignal
 
 from .conftest import Tally
 
 SCRIPT = Path(__file__).with_name("signalled_training.py")
 PATIENCE = 300.0  # seconds until a test gives up on a process: machines may be busy
-KINDS = list(itertools.product((signal.SIGTERM, signal.SIGINT), (32, 160), ("inside", "workers")))
+KINDS = list(itertools.product((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), (32, 160), ("inside", "workers")))
 
 
 def start(folder: Path, n_steps: int, place: str, *more: str) -> subprocess.Popen[str]:
@@ -93,6 +94,57 @@ def test_fifty_signals(tmp_path: Path, tally: Tally) -> None:
     for trial, (number, n_steps, place) in enumerate(itertools.islice(itertools.cycle(KINDS), 50)):
         with tally.case("signals"):
             check_signal(number, n_steps, place, moments.uniform(0.0, 1.2), tmp_path / f"run-{trial}", tmp_path)
+
+
+def check_warnings(count: int, n_steps: int, folder: Path, root: Path, chance: random.Random, tally: Tally) -> None:
+    """Warn a training ``count`` times by SIGUSR1: a checkpoint each time, and the same weights."""
+    process = start(folder, n_steps, "inside")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "training\n"
+    for _ in range(count):
+        with tally.case("SIGUSR1"):
+            before = newest_writing(folder)
+            process.send_signal(signal.SIGUSR1)
+            deadline = time.monotonic() + PATIENCE
+            while process.poll() is None and newest_writing(folder) == before:
+                assert time.monotonic() < deadline, "no checkpoint after SIGUSR1"
+                time.sleep(0.002)
+            time.sleep(chance.uniform(0.0, 0.05))
+    code, line = finish(process)
+    assert code == 0
+    assert line == uninterrupted(n_steps, str(root))
+
+
+def newest_writing(folder: Path) -> float:
+    return max((path.stat().st_mtime_ns for path in folder.glob("model_*")), default=0)
+
+
+def test_a_warning_saves_a_checkpoint_and_the_training_goes_on(tmp_path: Path, tally: Tally) -> None:
+    check_warnings(2, 160, tmp_path / "run", tmp_path, random.Random(0), tally)
+
+
+@pytest.mark.slow
+def test_fifty_warnings(tmp_path: Path, tally: Tally) -> None:
+    for trial in range(25):
+        check_warnings(2, (32, 160)[trial % 2], tmp_path / f"run-{trial}", tmp_path, random.Random(trial), tally)
+
+
+def test_a_hang_up_asks_for_the_end() -> None:
+    with StopOnSignal(seconds_to_end=PATIENCE) as stop:
+        signal.raise_signal(signal.SIGHUP)
+    assert stop.exit_code == 129
+
+
+def test_a_hang_up_that_was_ignored_stays_ignored() -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        with StopOnSignal() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGUSR1) == stop._receive_warning
+        assert stop.signal_number is None
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, previous)
 
 
 def test_a_second_signal_ends_at_once_and_keeps_the_checkpoint(tmp_path: Path, tally: Tally) -> None:

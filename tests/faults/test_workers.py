@@ -29,6 +29,7 @@ from faults.failing_envs import (
 from proximo import PPO, MaskablePPO, make_vec_env
 from proximo.envs import SubprocVecEnv, VecMonitor
 from proximo.envs.workers.subproc import WorkerDiedError
+from proximo.envs.workers.supervision import RestartPolicy
 from proximo.errors import EnvWorkerError
 
 TIMEOUT = 0.3  # seconds
@@ -228,6 +229,31 @@ def test_restarts_are_bounded(tmp_path):
     assert env.closed
 
 
+def test_restarts_are_bounded_within_an_hour(tmp_path):
+    env = make(make_tokens(tmp_path / "tokens", 10), on_env_failure="restart", restarts_per_hour=2)
+    words = "environment 1 failed 3 times within an hour, more than restarts_per_hour=2: .*ValueError"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(EnvWorkerError, match=words):
+            run_until_failure(env, 20)
+    assert env.closed
+
+
+def test_restarts_of_hours_ago_do_not_count():
+    policy, moment = RestartPolicy(2, "restart", max_restarts=100, restarts_per_hour=5), [0.0]
+    policy.clock = lambda: moment[0]
+    cause = EnvWorkerError("a crash")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for hour in range(4):
+            moment[0] = 3600.0 * hour
+            for _ in range(5):
+                policy.allow([1], cause)
+        policy.allow([0], cause)  # each has its own
+        with pytest.raises(EnvWorkerError, match="failed 6 times within an hour"):
+            policy.allow([0, 1], cause)
+
+
 @pytest.mark.parametrize("ask", ["get_attr", "step"])
 def test_a_worker_killed_between_steps_is_replaced(ask):
     env = make(None, on_env_failure="restart")
@@ -341,7 +367,12 @@ def test_learning_among_crashes():
         16,
         seed=0,
         vec_env_cls=SubprocVecEnv,
-        vec_env_kwargs={"start_method": "fork", "on_env_failure": "restart", "max_restarts": 1000},
+        vec_env_kwargs={
+            "start_method": "fork",
+            "on_env_failure": "restart",
+            "max_restarts": 1000,
+            "restarts_per_hour": None,
+        },
     )
     model = PPO(
         "MlpPolicy",
@@ -449,3 +480,5 @@ def test_wrong_settings():
         make(None, step_timeout=0)
     with pytest.raises(ValueError, match="max_restarts must be at least 0, got -1"):
         make(None, max_restarts=-1)
+    with pytest.raises(ValueError, match="restarts_per_hour must be at least 1, or None for no limit, got 0"):
+        make(None, restarts_per_hour=0)

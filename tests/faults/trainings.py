@@ -113,7 +113,7 @@ CASES: dict[str, Case] = {
 }
 
 
-def train(case: Case, folder: Path, steps: int | None = None) -> Any:
+def train(case: Case, folder: Path, steps: int | None = None, lock: Any = None) -> Any:
     """Train to the end: from the newest checkpoint in ``folder``, from the start where there is none."""
     try:
         checkpoint = CheckpointFolder(folder / "checkpoints").newest()
@@ -125,7 +125,7 @@ def train(case: Case, folder: Path, steps: int | None = None) -> Any:
         else:
             model = case.algorithm.load(checkpoint, env=env)
         model.set_logger(configure(folder, ["csv", "json"], resume=checkpoint is not None))
-        callbacks = case.callbacks(folder)
+        callbacks = case.callbacks(folder) if lock is None else [lock.callback(), *case.callbacks(folder)]
         if checkpoint is None:
             model.learn(steps or case.steps, callback=callbacks)
         else:
@@ -205,14 +205,19 @@ def starter() -> Iterator[Starter]:
         started.close()
 
 
-def _serve() -> None:
-    from proximo.backends.fused import kernels  # noqa: F401 - loaded before the forks, so that none of them waits
+def warm_up() -> None:
+    """Load everything before the forks, so that none of them waits."""
+    from proximo.backends.fused import kernels  # noqa: F401
     from proximo.functional.advantages import compiled_scan
 
     torch.set_num_threads(1)
     compiled_scan()
     _import_optimizers()
     print("ready", flush=True)
+
+
+def _serve() -> None:
+    warm_up()
     for line in sys.stdin:
         request = json.loads(line)
         work = partial(train, CASES[request["case"]], Path(request["folder"]), request.get("steps"))

@@ -295,7 +295,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "unsigned 64 bit": (lambda: model_bytes(raw_tensor("U64", [1], bytes(8))), "the type U64"),
     "complex": (lambda: model_bytes(raw_tensor("C64", [1], bytes(8))), "the type C64"),
     "eight-bit float": (lambda: model_bytes(raw_tensor("F8_E4M3", [1], bytes(1))), "the type F8_E4M3"),
-    "unheard-of type": (lambda: model_bytes(raw_tensor("OBJECT", [1], bytes(8))), "not valid safetensors"),
+    "unheard-of type": (lambda: model_bytes(raw_tensor("OBJECT", [1], bytes(8))), "the type OBJECT"),
     "truth values of 2": (lambda: model_bytes(raw_tensor("BOOL", [2], b"\x01\x02")), "truth values"),
 }
 

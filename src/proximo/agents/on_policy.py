@@ -161,6 +161,9 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._callback: BaseCallback | None = None
         self._loaded_statistics: dict[str, Array] | None = None
         self._training_state: Mapping[str, Any] | None = None
+        self.strict_resume = False
+        self._versions: dict[str, str] = {}  # of packages, for checkpoints
+        self._versions_of: VecEnv | None = None
         self.companions: dict[str, Any] = {}  # what trains beside the policy and has state_dict and load_state_dict
         self.on_non_finite: OnNonFinite = "raise"
         self._logger: Logger | None = None
@@ -404,11 +407,14 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             TrainingLoop(self, callback, log_interval).run(total_timesteps, locals(), globals())
         return self
 
-    def resume(self, callback: MaybeCallback = None, **options: Any) -> Self:
+    def resume(self, callback: MaybeCallback = None, strict: bool = False, **options: Any) -> Self:
         """Train what is left of the training that a checkpoint was saved in; ``options`` are those of :meth:`learn`.
 
-        Give the callbacks and logging options of that training: they go on from their own place in it.
+        Give the callbacks and logging options of that training: they go on from their own place in it. What keeps the
+        rest from being exact (other versions of packages, environments that could not give their state) is a warning,
+        with ``strict`` a ``NotExactError``.
         """
+        self.strict_resume = strict
         return self.learn(self._total_timesteps - self.num_timesteps, callback, reset_num_timesteps=False, **options)
 
     def _mask_actions(self, use_masking: bool) -> None:

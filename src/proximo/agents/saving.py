@@ -31,6 +31,9 @@ class FileSide:
 
     _callback: BaseCallback | None  # of the current training
     _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
+    strict_resume: bool  # whether going on from a checkpoint must be exact
+    _versions: dict[str, str]
+    _versions_of: Any
 
     def get_parameters(self) -> dict[str, dict[str, Any]]:
         """State dictionaries of policy and optimiser."""
@@ -77,6 +80,7 @@ class FileSide:
         custom_objects: dict[str, Any] | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,
+        max_bytes: int | None = None,
         **kwargs: Any,
     ) -> Self:
         """Read a model from a file of :meth:`save`, or of Stable-Baselines3's; nothing in the file is executed.
@@ -84,7 +88,8 @@ class FileSide:
         ``custom_objects`` supplies values that have no safe form in a file (a lambda, a class of yours), and
         overrides others; ``kwargs`` override attributes. A checkpoint's training state takes effect in
         ``learn(…, reset_num_timesteps=False)`` or :meth:`resume`; ``custom_objects={"training_state": None}`` leaves
-        it out. With an ``env``, processes that train together load together, and only the first needs the file.
+        it out. ``max_bytes`` is the largest file that is read, by default 4 GiB; a checkpoint of PPG may be larger.
+        With an ``env``, processes that train together load together, and only the first needs the file.
         """
         if env is not None and kwargs.get("distributed", True) and (group := join()) is not None:
             path = _from_first(group, path)
@@ -96,6 +101,7 @@ class FileSide:
             custom_objects,
             print_system_info=print_system_info,
             force_reset=force_reset,
+            max_bytes=max_bytes,
             **kwargs,
         )
 
@@ -114,13 +120,14 @@ class FileSide:
         """Whether the environments can tell their state, so that a training can go on exactly."""
         return self._required_collector().env.has_state()  # type: ignore[attr-defined]
 
-    def training_state(self, boundary: bool = False) -> dict[str, Any]:
+    def training_state(self, boundary: bool = False, exact: bool = True) -> dict[str, Any]:
         """All that decides how the training goes on, besides the model itself; to be called between iterations.
 
-        At a ``boundary`` the environments are seeded and reset instead of being asked for their state. Of processes
-        that train together all must call this: each adds the state of its environments.
+        At a ``boundary`` the environments are seeded and reset instead of being asked for their state. Without
+        ``exact`` they are not asked: a training that goes on from there resets them, and says so. Of processes that
+        train together all must call this: each adds the state of its environments.
         """
-        return training_state.take(self, self._callback, boundary)  # type: ignore[arg-type]
+        return training_state.take(self, self._callback, boundary, exact)  # type: ignore[arg-type]
 
     def save_checkpoint(self, path: str | Path | BinaryIO, state: Mapping[str, Any] | None = None) -> None:
         """Write a model file from which the training goes on exactly: with the state given, or that of this moment.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any, ClassVar
 
@@ -55,10 +55,7 @@ class PeriodicEvaluation(EvalCallback):
         )
 
     def get_state(self) -> dict[str, Any]:
-        return BaseCallback.get_state(self)
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        BaseCallback.set_state(self, state)
+        return self._state_without_environment()
 
     def is_due_in_rollout(self) -> bool:
         return self.n_calls % self.eval_freq + self.model.n_steps >= self.eval_freq

@@ -20,7 +20,7 @@ from proximo.cli.runs import Run, RunConfig, warn_about_equal_seeds
 from proximo.data import Array
 from proximo.distributed import is_first, join
 from proximo.envs.dependencies import naming_the_extra
-from proximo.envs.rendering import write_video
+from proximo.envs.rendering import Film
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.zoo import make_preset_env
 from proximo.zoo.wrappers import name_and_arguments
@@ -192,15 +192,15 @@ def film(
         rate = _steps_per_second(config, env)
         stride = max(round(rate / FILM_RATE), 1)  # every frame of a 50 Hz environment would only make the file larger
         length = max(round(seconds * rate / stride), 1)
-        frames: list[Array] = []
-        steps = play(model, env, deterministic=deterministic, use_masking=masks_actions(config.algo))
-        with counting("filming", length, "frames") if live else nullcontext() as display:
-            for _ in islice(steps, 0, length * stride, stride):
-                frames.append(_picture(env, config.env))
-                if display is not None:
-                    display.update(len(frames))
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_video(path, frames, rate / stride)
+        steps = play(model, env, deterministic=deterministic, use_masking=masks_actions(config.algo))
+        shown = counting("filming", length, "frames") if live else nullcontext()
+        with shown as display, Film(path, rate / stride) as written:
+            for _ in islice(steps, 0, length * stride, stride):
+                written.add(_picture(env, config.env))
+                if display is not None:
+                    display.update(written.frames)
+        return written.path
 
 
 def check_filming(config: RunConfig) -> None:

@@ -30,6 +30,7 @@ from proximo.cli.runs import Run, RunConfig
 from proximo.cli.session import checkpoints_of, prepared
 from proximo.training.checkpoints import CheckpointFolder
 from proximo.training.progress import clock_time
+from proximo.training.signals import StopOnSignal, handle_signals
 
 if TYPE_CHECKING:
     from proximo.cli.train import Train
@@ -207,7 +208,8 @@ class GroupSession:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        previous = {number: signal.signal(number, self._receive) for number in (signal.SIGINT, signal.SIGTERM)}
+        handlers = dict.fromkeys(StopOnSignal.SIGNALS, self._receive)
+        previous = handle_signals(handlers | dict.fromkeys(StopOnSignal.SAVING_SIGNALS, self._pass_on))
         try:
             yield
         finally:
@@ -220,6 +222,9 @@ class GroupSession:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         """Pass it on: the trainings save checkpoints and end; after a second one they end at once."""
         self.signal_number = number
+        self._pass_on(number, frame)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
         for member in self.members:
             if member.process is not None:
                 member.process.send_signal(number)

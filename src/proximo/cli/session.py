@@ -37,10 +37,13 @@ from proximo.cli.console import (
     shown_path,
 )
 from proximo.cli.during import EVALUATION_SEED, PeriodicEvaluation, PeriodicFilms
+from proximo.cli.extension import extended, init_from, total_steps
+from proximo.cli.failures import keep_traceback, raised_in_environment
 from proximo.cli.launching import interrupted_run
 from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
+from proximo.cli.train import WORKER_FLAGS
 from proximo.distributed import is_first, join
 from proximo.envs import VecEnv
 from proximo.errors import EnvWorkerError, ProximoError
@@ -52,6 +55,7 @@ from proximo.training.journal import Journal
 from proximo.training.log_formats import require_tensorboard
 from proximo.training.loggers import Logger
 from proximo.training.run_folder import to_toml
+from proximo.training.run_lock import RunLock, RunLockedError
 from proximo.training.signals import StopOnSignal
 from proximo.zoo import make_preset_env
 from proximo.zoo.presets import without_preset
@@ -74,13 +78,14 @@ def train(arguments: Train, config: RunConfig) -> int:
     if (interrupted := from_first(lambda: interrupted_run(arguments.runs_dir))) is not None:
         folder = CheckpointFolder(interrupted.folder.checkpoints)
         if from_first(lambda: bool(folder.all())):
-            return resume(interrupted.folder.path, arguments, interrupted)
+            return resume(interrupted.folder.path, replace(arguments, steps=None), interrupted)
     with quiet_libraries() as printed, prepared(arguments, config) as (env, model):
         checkpoints = checkpoints_of(arguments, env)
         policy = config.preset.policy or fitting_policy(config.algo, env)
         completed = config.completed(default_arguments(type(model)), policy)
         run = from_first(lambda: Run.create(arguments.runs_dir, completed))
-        return Session(arguments, run, model, printed, checkpoints).finish()
+        with locked(run) as lock:
+            return Session(arguments, run, model, printed, checkpoints, lock=lock).finish()
 
 
 @contextmanager
@@ -92,12 +97,12 @@ def prepared(arguments: Train, config: RunConfig) -> Iterator[tuple[VecEnv, OnPo
     try:
         if arguments.video or arguments.record_every:
             check_filming(config)
-        yield (
-            env,
-            make_model(
-                config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
-            ),
+        model = make_model(
+            config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
         )
+        if arguments.init_from is not None:
+            init_from(model, arguments.init_from)
+        yield env, model
     finally:
         env.close()
 
@@ -105,7 +110,23 @@ def prepared(arguments: Train, config: RunConfig) -> Iterator[tuple[VecEnv, OnPo
 def resume(path: Path, arguments: Train, run: Run) -> int:
     """Go on with a run from its newest checkpoint, or from the one that ``path`` names; returns the exit code."""
     output().quiet = not is_first()
-    folder = CheckpointFolder(run.folder.checkpoints)
+    with locked(run, arguments.take_over) as lock:  # before the checkpoints are looked at
+        return _resume(path, arguments, run, lock)
+
+
+@contextmanager
+def locked(run: Run, take_over: bool = False) -> Iterator[RunLock | None]:
+    """The lock of a run's folder, which the first of several processes holds for all."""
+    if not is_first():
+        yield None
+        return
+    with RunLock(run.folder.path, take_over) as lock:
+        yield lock
+
+
+def _resume(path: Path, arguments: Train, run: Run, lock: RunLock | None) -> int:
+    max_bytes = int(arguments.max_checkpoint_gigabytes * 1e9)
+    folder = CheckpointFolder(run.folder.checkpoints, max_bytes=max_bytes)
     checkpoint = from_first(lambda: folder.checked(path) if path.is_file() else folder.newest())
     check_device(arguments.device)
     if is_first():
@@ -115,9 +136,16 @@ def resume(path: Path, arguments: Train, run: Run) -> int:
         try:
             if arguments.video or arguments.record_every:
                 check_filming(run.config)
-            model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device)
+            model = algorithm_class(arguments.algo).load(
+                checkpoint, env=env, device=arguments.device, max_bytes=max_bytes
+            )
+            model.strict_resume = arguments.strict
             output().print(f"resuming from {escape(shown_path(checkpoint))}")
-            return Session(arguments, run, model, printed, checkpoints_of(arguments, env), resumed=True).finish()
+            if arguments.steps is not None:
+                steps = total_steps(run, model, arguments.steps)
+                run = from_first(lambda: extended(run, model, steps))
+            checkpoints = checkpoints_of(arguments, env)
+            return Session(arguments, run, model, printed, checkpoints, resumed=True, lock=lock).finish()
         finally:
             env.close()
 
@@ -171,21 +199,15 @@ def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:
     """The arguments of ``PeriodicCheckpoints`` that the flags ask for; None for no checkpoints."""
     if arguments.checkpoint_mode == "off":
         return None
-    asked = arguments.checkpoint_every is not None or arguments.checkpoint_minutes is not None
-    if arguments.checkpoint_mode == "auto" and not env.has_state():
-        if asked:
-            env.get_state()  # says which environment it is, and what to do
-        output().print(
-            "[yellow]no checkpoints:[/] the environments cannot give their state; "
-            "--checkpoint-mode boundary --checkpoint-every STEPS does without it"
-        )
-        return None
+    if arguments.checkpoint_mode == "state" and not env.has_state():
+        env.get_state()  # an error that says which environment it is, and what to do
     return {
         "every_steps": arguments.checkpoint_every,
         "every_minutes": arguments.checkpoint_minutes,
         "keep_last": arguments.keep_checkpoints,
         "keep_best": arguments.eval_every is None,  # evaluations know better than training which is the best
         "boundary": arguments.checkpoint_mode == "boundary",
+        "exact": arguments.checkpoint_mode == "state",
     }
 
 
@@ -216,7 +238,10 @@ def check_outputs(arguments: Train) -> None:
 
 
 def make_environments(config: RunConfig, arguments: Train) -> VecEnv:
-    workers = {"on_env_failure": arguments.on_env_failure} if arguments.workers else False
+    workers: dict[str, Any] | bool = False
+    if arguments.workers:
+        given = {name: value for name in WORKER_FLAGS if (value := getattr(arguments, name)) is not None}
+        workers = {"on_env_failure": arguments.on_env_failure, **given}
     try:
         count = own_environments(config.preset.n_envs)
         return make_preset_env(config.preset, config.env, n_envs=count, seed=config.seed, workers=workers)
@@ -245,7 +270,10 @@ class Session:
         printed: ForeignOutput,
         checkpoints: dict[str, Any] | None = None,
         resumed: bool = False,
+        *,
+        lock: RunLock | None,
     ) -> None:
+        self.lock = lock
         self.arguments = arguments
         self.run = run
         self.model = model
@@ -289,8 +317,9 @@ class Session:
                 output().print(advice, markup=False, soft_wrap=True)
             self._list_files()
             return 128 + interruption.signal_number
-        except (EnvWorkerError, OSError) as error:  # not a NaN, which would come again
-            if advice := self._how_to_go_on():
+        except Exception as error:
+            comes_again = not isinstance(error, EnvWorkerError | OSError) and not raised_in_environment(error)  # a NaN
+            if not comes_again and (advice := self._how_to_go_on()):
                 error.add_note(advice)
             raise
         finally:
@@ -314,7 +343,7 @@ class Session:
     def _train_until_reached(self) -> Evaluation | None:
         steps = self.run.config.preset.n_timesteps
         if self.resumed:
-            steps_left = self.model._total_timesteps - self.model.num_timesteps
+            steps_left = total_steps(self.run, self.model, self.arguments.steps) - self.model.num_timesteps
             if steps_left <= 0:
                 output().print(f"nothing is left to train: the run is at its last step, {self.model.num_timesteps:,}")
             self._learn(steps_left, continued=True)
@@ -335,7 +364,8 @@ class Session:
         start = time.monotonic()
         with self._stop_on_signal() as stop:
             progress = ProgressBarCallback(output()) if steps > 0 else None
-            callbacks = (self.journal, self.checkpoints, self.films, self.evaluation, stop, progress)
+            lock = None if self.lock is None else self.lock.callback()
+            callbacks = (lock, self.journal, self.checkpoints, self.films, self.evaluation, stop, progress)
             try:
                 self.model.learn(
                     steps,
@@ -343,8 +373,12 @@ class Session:
                     reset_num_timesteps=not continued,
                     on_non_finite=self.arguments.on_non_finite,
                 )
-            except ProximoError:  # a failed environment, a NaN: the weights are those before it
-                self.model.save(self.run.folder.model)
+            except RunLockedError:  # the folder is another process's now
+                raise
+            except Exception as error:
+                keep_traceback(error, self.run.folder)
+                if isinstance(error, ProximoError) or raised_in_environment(error):
+                    self.model.save(self.run.folder.model)  # a failed environment, a NaN: the weights from before it
                 raise
             self.training_seconds += time.monotonic() - start
             self.model.save(self.run.folder.model)
@@ -354,9 +388,10 @@ class Session:
                 raise Interrupted(stop.signal_number)
 
     def _stop_on_signal(self) -> StopOnSignal:
+        seconds = self.arguments.stop_seconds
         if self.evaluation is None:
-            return StopOnSignal(self.checkpoints)
-        stop = StopOnSignal(self.checkpoints, self.evaluation.is_due_in_rollout)
+            return StopOnSignal(self.checkpoints, seconds_to_end=seconds)
+        stop = StopOnSignal(self.checkpoints, self.evaluation.is_due_in_rollout, seconds)
         self.evaluation.is_ending = lambda: stop.signal_number is not None
         return stop
 

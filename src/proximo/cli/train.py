@@ -36,7 +36,9 @@ from proximo.distributed import Group as Processes
 from proximo.distributed import join
 from proximo.envs.make import versioned_id
 from proximo.files.plain_text import brief
+from proximo.training.checkpoints import MAX_CHECKPOINT_GIGABYTES
 from proximo.training.run_folder import RunFolderError
+from proximo.training.signals import SECONDS_TO_END
 from proximo.zoo import available_presets
 from proximo.zoo.presets import NAMED_PARTS, PresetFile, preset_by_name
 
@@ -60,6 +62,8 @@ EXAMPLES = (
     "proximo train HalfCheetah-v5 --envs 16 --processes 4",
     "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
+    "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000 --steps 2e5",
+    "proximo train CartPole-v1 --init-from runs/CartPole-v1-ppo-1-20260131-120000",
 )
 
 _from_preset = default_is("the preset's")
@@ -119,8 +123,8 @@ class Train:
     checkpoint_minutes: Annotated[OptionalNumber, default_is("10, longer where saving takes 1 % of the time")] = None
     """Minutes between checkpoints, such as 5."""
     checkpoint_mode: Literal["auto", "state", "boundary", "off"] = "auto"
-    """state saves the environments' state; boundary seeds and resets them at every checkpoint instead, for those that
-    cannot give it (--checkpoint-mode boundary --checkpoint-every 1e5); auto saves checkpoints if they can."""
+    """auto saves the environments' state if they can give it; if not, a resume resets them and is not exact. state
+    refuses such; boundary seeds and resets them at every checkpoint, and so is exact for them too."""
     keep_checkpoints: Count = 3
     """Checkpoints to keep, besides the best one, such as 10."""
     tensorboard: bool = False
@@ -151,6 +155,24 @@ class Train:
     """Arguments of the augmentation as TOML, such as 'pad = 2'."""
     normalize: Annotated[OptionalChoice, _from_preset] = None
     """Normalise observations and rewards by their running statistics: true."""
+    init_from: Annotated[OptionalPath, default_is("new weights")] = None
+    """A model file, or a run, whose weights (and statistics of normalisation) the new run starts with."""
+    strict: bool = False
+    """With --resume: what keeps it from being exact, such as other versions of packages, is an error."""
+    take_over: bool = False
+    """With --resume: make the process that writes the run's folder stop, and go on in its place."""
+    step_timeout: Annotated[OptionalNumber, default_is("600")] = None
+    """Seconds after which a worker that has not finished a step is killed."""
+    reset_timeout: Annotated[OptionalNumber, default_is("600")] = None
+    """Seconds after which a worker that has not answered anything else is killed."""
+    max_restarts: Annotated[OptionalCount, default_is("100")] = None
+    """With --on-env-failure restart: how often an environment is made again in all."""
+    restarts_per_hour: Annotated[OptionalCount, default_is("5")] = None
+    """With --on-env-failure restart: how often an environment is made again within an hour."""
+    stop_seconds: float = SECONDS_TO_END
+    """Seconds that a training has to save and end after Ctrl-C, SIGTERM or SIGHUP."""
+    max_checkpoint_gigabytes: float = MAX_CHECKPOINT_GIGABYTES
+    """With --resume: the largest checkpoint that is read."""
     hyperparameters: tyro.conf.Suppress[Any] = None
     """The algorithm's own flags; their type depends on it."""
 
@@ -210,16 +232,22 @@ def processes_for(arguments: Train, task: RunConfig | tuple[Train, Run]) -> tupl
 SESSION_FLAGS = (
     "workers", "on_env_failure", "on_non_finite", "until", "eval_every", "eval_episodes", "video", "record_every",
     "tensorboard", "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
+    "step_timeout", "reset_timeout", "max_restarts", "restarts_per_hour", "stop_seconds",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
+RESUME_FLAGS = ("resume", "steps", "strict", "take_over", "max_checkpoint_gigabytes", "processes")
+"""What may be given with ``--resume``; everything else is as the run was started."""
+WORKER_FLAGS = ("step_timeout", "reset_timeout", "max_restarts", "restarts_per_hour")
 
 
 def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     """The arguments that the run to resume was started with, and the run."""
-    check_only_resume(arguments, "resume", "processes")
+    check_only_resume(arguments, *RESUME_FLAGS)
+    check_numbers(arguments)
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
-    resumed = Train(env=run.config.env, algo=run.config.algo, processes=arguments.processes, **session)
+    now = {name: getattr(arguments, name) for name in RESUME_FLAGS}
+    resumed = Train(env=run.config.env, algo=run.config.algo, **session, **now)
     try:
         check_session(session)
         check_numbers(resumed)
@@ -273,6 +301,8 @@ def parse_arguments(words: Sequence[str]) -> Train:
 def run_config(arguments: Train) -> RunConfig:
     """Preset, then flags: the whole description of the run that is to be."""
     check_numbers(arguments)
+    if arguments.strict or arguments.take_over:
+        raise ValueError("--strict and --take-over are for runs that go on: give --resume RUN too, or leave them out")
     base = base_config(arguments)
     changes = given_flags(arguments.hyperparameters)
     for name in ("policy_kwargs", "use_sde", "sde_sample_freq"):
@@ -291,7 +321,11 @@ def run_config(arguments: Train) -> RunConfig:
         base,
         seed=base.seed if seed is None else seed,
         preset=base.preset.changed(changes, **{name: value for name, value in settings.items() if value is not None}),
-        session={name: getattr(arguments, name) for name in SESSION_FLAGS} | {"launch": launch_name()},
+        session={
+            **{name: getattr(arguments, name) for name in SESSION_FLAGS},
+            "launch": launch_name(),
+            "init_from": None if arguments.init_from is None else str(arguments.init_from),
+        },
     )
 
 
@@ -319,11 +353,24 @@ def check_numbers(arguments: Train) -> None:
         ("--record-every", arguments.record_every, 1),
         ("--checkpoint-every", arguments.checkpoint_every, 1),
         ("--keep-checkpoints", arguments.keep_checkpoints, 1),
+        ("--max-restarts", arguments.max_restarts, 0),
+        ("--restarts-per-hour", arguments.restarts_per_hour, 1),
     ):
         if value is not None:
             check_at_least(flag, value, least)
     if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
+    for flag, seconds in (
+        ("--step-timeout", arguments.step_timeout),
+        ("--reset-timeout", arguments.reset_timeout),
+        ("--stop-seconds", arguments.stop_seconds),
+        ("--max-checkpoint-gigabytes", arguments.max_checkpoint_gigabytes),
+    ):
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"{flag} is {seconds}; expected a number above 0")
+    if not arguments.workers and (useless := [name for name in WORKER_FLAGS if getattr(arguments, name) is not None]):
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
+        raise ValueError(f"{flags}: for environments in worker processes; give --workers too")
     if arguments.seeds is not None and arguments.seed is not None:
         raise ValueError("give --seed or --seeds, not both")
     if arguments.jobs is not None and arguments.seeds is None:

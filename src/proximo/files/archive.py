@@ -17,24 +17,31 @@ The manifest is strict JSON: no NaN or infinity (:mod:`proximo.files.encoding` g
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
-from collections.abc import Mapping
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-import safetensors
-import safetensors.torch
 import torch
 
 from proximo.errors import ModelFileError
 from proximo.files.atomic import replacing
 from proximo.files.budgets import Budgets
-from proximo.files.plain_text import AGAIN, Json, brief, parse_json, printable, shown
-from proximo.files.zips import Source, checked_stream, opened, read_members, write_zip
+from proximo.files.plain_text import AGAIN, Json, brief, parse_json, shown
+from proximo.files.tensor_stream import TENSOR_TYPES, TensorGroup, read_group
+from proximo.files.zips import (
+    ComparedFile,
+    Members,
+    Source,
+    Streamed,
+    checked_stream,
+    opened,
+    read_members,
+    write_zip,
+)
 
 Tensors: TypeAlias = Mapping[str, Mapping[str, torch.Tensor]]  # group → name → tensor
 
@@ -42,23 +49,9 @@ FORMAT = "proximo-model"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 RESERVED_KEYS = frozenset({"format", "format_version", "members"})
-TENSOR_TYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
 
-MAX_DIMENSIONS = 32
 
 _GROUP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
-_TENSOR_BYTES = 1024  # that a tensor takes beside its numbers
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
@@ -85,30 +78,36 @@ def write_archive(
     return target
 
 
-def _serialize(manifest: Mapping[str, Json], tensors: Tensors, budgets: Budgets) -> dict[str, bytes]:
-    """All members as bytes, the manifest first, within the budgets."""
+def _serialize(manifest: Mapping[str, Json], tensors: Tensors, budgets: Budgets) -> dict[str, bytes | Streamed]:
+    """All members, the manifest first, within the budgets; tensors stay where they are until they are written."""
     taken = RESERVED_KEYS & manifest.keys()
     if taken:
         raise ValueError(f"the manifest keys {sorted(taken)} belong to the file format; name yours otherwise")
-    groups = {f"{group}.safetensors": _serialize_group(group, tensors[group], budgets) for group in sorted(tensors)}
-    members: dict[str, Json] = {
-        name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in groups.items()
-    }
-    whole = {"format": FORMAT, "format_version": FORMAT_VERSION, "members": members, **manifest}
-    everything = {MANIFEST: _serialize_json(whole, budgets), **groups}
-    if len(everything) > budgets.members:
-        raise ValueError(f"{len(tensors)} groups of tensors, at most {budgets.members - 1} fit a model file; join some")
-    total = sum(map(len, everything.values()))
+    groups = {f"{group}.safetensors": _checked_group(group, tensors[group], budgets) for group in sorted(tensors)}
+    total = sum(group.size for group in groups.values())
     if total > budgets.total_bytes:
         raise ValueError(f"the model holds {total} bytes, the budget is {budgets.total_bytes}; pass larger budgets")
+    members: dict[str, Json] = {
+        name: {"sha256": _sha256(group.pieces()), "size": group.size} for name, group in groups.items()
+    }
+    whole = {"format": FORMAT, "format_version": FORMAT_VERSION, "members": members, **manifest}
+    everything: dict[str, bytes | Streamed] = {MANIFEST: _serialize_json(whole, budgets), **groups}
+    if len(everything) > budgets.members:
+        raise ValueError(f"{len(tensors)} groups of tensors, at most {budgets.members - 1} fit a model file; join some")
     return everything
 
 
-def _serialize_group(group: str, tensors: Mapping[str, torch.Tensor], budgets: Budgets) -> bytes:
+def _sha256(pieces: Iterable[bytes | memoryview]) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _checked_group(group: str, tensors: Mapping[str, torch.Tensor], budgets: Budgets) -> TensorGroup:
     if not _GROUP_NAME.fullmatch(group):
         raise ValueError(f"tensor group {group!r} is no short identifier (a letter, then up to 47 letters, digits, _)")
     allowed = set(TENSOR_TYPES.values())
-    copies = {}
     for name, tensor in tensors.items():
         if name == "__metadata__":
             raise ValueError(f"tensor name '__metadata__' in group {group!r} is reserved by safetensors; rename it")
@@ -118,12 +117,10 @@ def _serialize_group(group: str, tensors: Mapping[str, torch.Tensor], budgets: B
                 f"{group}/{name} is {kind}; a model file holds dense tensors of "
                 + ", ".join(str(dtype).removeprefix("torch.") for dtype in TENSOR_TYPES.values())
             )
-        # parameters are views of one flat buffer, and safetensors refuses tensors that share memory
-        copies[name] = tensor.detach().clone(memory_format=torch.contiguous_format).cpu()
-    data = safetensors.torch.save(copies)
-    if _header_bytes(data) > budgets.json_bytes:
+    streamed = TensorGroup(tensors)
+    if len(streamed.header) > budgets.json_bytes:
         raise ValueError(f"group {group!r} holds {len(tensors)} tensors, too many to list; join small ones")
-    return data
+    return streamed
 
 
 def _serialize_json(value: Mapping[str, Json], budgets: Budgets) -> bytes:
@@ -156,7 +153,9 @@ def read_archive(
         return _read(stream, budgets or Budgets())
 
 
-def _read(stream: IO[bytes], budgets: Budgets) -> tuple[dict[str, Any], dict[str, dict[str, torch.Tensor]]]:
+def _read(
+    stream: IO[bytes], budgets: Budgets, keep: bool = True
+) -> tuple[dict[str, Any], dict[str, dict[str, torch.Tensor]]]:
     zipped = read_members(stream, budgets, _is_member, _refuse_foreign)
     budgets.grant(zipped.file_bytes)
     manifest = _checked_manifest(parse_json(zipped.read(MANIFEST), budgets))
@@ -166,12 +165,13 @@ def _read(stream: IO[bytes], budgets: Budgets) -> tuple[dict[str, Any], dict[str
             f"the zip holds {shown(sorted(zipped.entries))}, its manifest lists {shown(sorted(members))}; something "
             "was added or removed: get the file from its source again"
         )
+    for name, promise in members.items():  # before anything in them is parsed
+        if _sha256(zipped.pieces(name)) != promise["sha256"] or zipped.entries[name].file_size != promise["size"]:
+            raise ModelFileError(f"{name} does not match the size and SHA-256 in the manifest; {AGAIN}")
     tensors = {}
     for name, promise in members.items():
-        data = zipped.read(name)
-        if len(data) != promise["size"] or hashlib.sha256(data).hexdigest() != promise["sha256"]:
-            raise ModelFileError(f"{name} does not match the size and SHA-256 in the manifest; {AGAIN}")
-        tensors[name.removesuffix(".safetensors")] = _parse_tensors(name, data, budgets)
+        with zipped.reading(name) as read:
+            tensors[name.removesuffix(".safetensors")] = read_group(name, promise["size"], read, budgets, keep)
     return {key: value for key, value in manifest.items() if key not in RESERVED_KEYS}, tensors
 
 
@@ -179,13 +179,28 @@ def verify_archive(path: Source, budgets: Budgets | None = None) -> None:
     """Raise unless every byte is as :func:`write_archive` wrote it, also those that no reader looks at."""
     budgets = budgets or Budgets()
     with opened(path) as (stream, _):
-        _read(stream, budgets)
+        _read(stream, budgets, keep=False)
         zipped = read_members(stream, budgets, _is_member, _refuse_foreign)
-        written = io.BytesIO()
-        write_zip(written, {name: zipped.read(name) for name in zipped.entries})
-        stream.seek(0)
-        if stream.read() != written.getvalue():
+        compared = ComparedFile(stream)
+        members: dict[str, bytes | Streamed] = {name: _Copied(zipped, name) for name in zipped.entries}
+        write_zip(compared, members)  # type: ignore[arg-type]
+        if not compared.is_same():
             raise ModelFileError(f"bytes around its members are not those that were written; {AGAIN}")
+
+
+@dataclass(frozen=True)
+class _Copied:
+    """A member of one zip as that of another."""
+
+    zipped: Members
+    name: str
+
+    @property
+    def size(self) -> int:
+        return self.zipped.entries[self.name].file_size
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        return self.zipped.pieces(self.name)
 
 
 def _is_member(name: str) -> bool:
@@ -237,36 +252,3 @@ def _is_promise(value: Json) -> bool:
         and isinstance(value["sha256"], str)
         and type(value["size"]) is int
     )
-
-
-def _header_bytes(data: bytes) -> int:
-    """Length that a safetensors member states for its header."""
-    return int.from_bytes(data[:8], "little")
-
-
-def _parse_tensors(member: str, data: bytes, budgets: Budgets) -> dict[str, torch.Tensor]:
-    if _header_bytes(data) > budgets.json_bytes:
-        raise ModelFileError(f"{member} states a header of {_header_bytes(data)} bytes, over {budgets.json_bytes}")
-    try:
-        views = safetensors.deserialize(data)
-    except safetensors.SafetensorError as error:
-        raise ModelFileError(f"{member} is not valid safetensors ({printable(str(error))}); {AGAIN}") from error
-    budgets.make(_TENSOR_BYTES * len(views) + len(data))
-    return {name: _parse_tensor(f"{member}/{name[:80]!a}", view) for name, view in sorted(views, key=itemgetter(0))}
-
-
-def _parse_tensor(name: str, view: Mapping[str, Any]) -> torch.Tensor:
-    dtype = TENSOR_TYPES.get(view["dtype"])
-    if dtype is None:
-        raise ModelFileError(f"{name} has the type {view['dtype']}, expected one of {', '.join(TENSOR_TYPES)}")
-    data, shape = view["data"], view["shape"]
-    if len(shape) > MAX_DIMENSIONS:
-        raise ModelFileError(f"{name} has {len(shape)} dimensions, more than {MAX_DIMENSIONS}")
-    if dtype is torch.bool and len(data.translate(None, b"\x00\x01")) > 0:
-        raise ModelFileError(f"{name} is a tensor of truth values with bytes other than 0 and 1")
-    try:
-        if len(data) == 0:
-            return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(data, dtype=dtype).reshape(shape)
-    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-        raise ModelFileError(f"{name} states the shape {str(shape)[:80]}, which is no tensor ({error})") from error

@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from proximo.files.owner import Owner
+
+_being_written: set[str] = set()  # names of this process's temporary files
+
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
@@ -20,7 +24,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     replaced.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".proximo-{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".proximo-{Owner.this_process().name}~{secrets.token_hex(8)}.tmp")
+    _being_written.add(temporary.name)
     try:
         _make_folders(target.parent)
         with open(temporary, "xb") as stream:
@@ -35,14 +40,24 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             error.errno, f"cannot write {path}: {reason}; {_advice(error)}; no partial file is left"
         ) from error
     finally:
+        _being_written.discard(temporary.name)
         with contextlib.suppress(OSError):  # gone after the rename; on a read-only disk it never was
             temporary.unlink(missing_ok=True)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what processes that were killed while writing left in a folder; nobody else may be writing there."""
+def remove_leftovers(folder: Path, gone: Owner | None = None) -> None:
+    """Remove what processes that were killed while writing left in a folder, and nobody else's.
+
+    Theirs are the files of this process that it does not write any more, of processes that have ended here, and of
+    ``gone``, a process elsewhere that is known to have.
+    """
     for path in folder.glob(".proximo-*.tmp"):
-        path.unlink(missing_ok=True)
+        owner = Owner.from_name(path.name.removeprefix(".proximo-").rpartition("~")[0])
+        if owner is None:
+            continue
+        left = path.name not in _being_written if owner == Owner.this_process() else owner == gone or owner.is_dead
+        if left:
+            path.unlink(missing_ok=True)
 
 
 def _make_folders(folder: Path) -> None:

@@ -115,7 +115,8 @@ def register_class(name: str, cls: type) -> None:
 def encode(value: Any, tensors: Tensors | None = None) -> Json:
     """The JSON of a value; :class:`Unsafe` if it, or a part of it, has none.
 
-    Tensors and the larger arrays go into ``tensors`` by name; without it, tensors have no form and arrays are listed.
+    Tensors and the larger arrays go into ``tensors`` by name, uncopied; without it, tensors have no form and arrays are
+    listed.
     """
     encoder = Encoder(tensors)
     try:
@@ -180,8 +181,9 @@ class Encoder:
         if type(value) is np.ndarray:
             name = value.dtype.name
             if self.tensors is not None and value.size > LISTED_ELEMENTS and name in _ARRAY_TYPES:
-                words = np.ascontiguousarray(value).view(_SIGNED.get(name, value.dtype))
-                return self._stored(torch.from_numpy(words.copy()), name)
+                words = value.view(_SIGNED.get(name, value.dtype))
+                fits = words.flags.writeable and min(words.strides) >= 0  # a tensor's memory; large arrays are that
+                return self._stored(torch.from_numpy(words if fits else words.copy()), name)
             return _tagged("array", self._encode_array(value))
         value = known_schedule(value)  # one of another library that means the same as one here
         if type(value) not in _KIND_OF_TYPE:
@@ -236,13 +238,18 @@ def _described(value: Any) -> str:
 # --------------------------------------------------------------------------------------------------------- decoding
 
 
-def decode(encoded: Json, tensors: Mapping[str, torch.Tensor] | None = None, budgets: Budgets | None = None) -> Any:
+def decode(
+    encoded: Json,
+    tensors: Mapping[str, torch.Tensor] | None = None,
+    budgets: Budgets | None = None,
+    copy: bool = True,
+) -> Any:
     """The value of :func:`encode`'s JSON; :class:`~proximo.errors.ModelFileError` for anything else.
 
-    Arrays and tensors are the caller's own. The budgets are those of the file; without, those of a file of the
-    tensors' length.
+    Arrays and tensors are the caller's own; without ``copy`` they are those of ``tensors``, each at most once. The
+    budgets are those of the file; without, those of a file of the tensors' length.
     """
-    return Decoder(tensors, budgets).decode(encoded)
+    return Decoder(tensors, budgets, copy).decode(encoded)
 
 
 def class_name(cls: type) -> str | None:
@@ -253,8 +260,14 @@ def class_name(cls: type) -> str | None:
 class Decoder:
     """One pass of decoding, within the budgets of a file."""
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor] | None = None, budgets: Budgets | None = None) -> None:
-        self.tensors = tensors or {}
+    def __init__(
+        self,
+        tensors: Mapping[str, torch.Tensor] | None = None,
+        budgets: Budgets | None = None,
+        copy: bool = True,
+    ) -> None:
+        self.tensors = dict(tensors or {})
+        self.copy = copy
         if budgets is None:
             budgets = Budgets()
             budgets.grant(sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values()))
@@ -306,15 +319,17 @@ class Decoder:
     def _fetch(self, name: Any, kind: Any) -> Any:
         if _expect(str, name) not in self.tensors:
             raise ModelFileError(f"the file lacks the tensor {brief(name)} that its manifest names")
-        tensor = self.tensors[name]
-        self.budgets.make(tensor.numel() * tensor.element_size())
+        tensor = self.tensors[name] if self.copy else self.tensors.pop(name)
+        if self.copy:
+            self.budgets.make(tensor.numel() * tensor.element_size())
+            tensor = tensor.clone()
         if _expect(str, kind) == _TENSOR:
-            return tensor.clone()
+            return tensor
         expected = np.dtype(_SIGNED.get(kind, _known(kind, _ARRAY_TYPES, "array type")))
         array = tensor.numpy()
         if array.dtype != expected:
             raise ModelFileError(f"the tensor {brief(name)} is {array.dtype}, its manifest says {expected}")
-        return array.copy().view(kind)
+        return array.view(kind)
 
     def _decode_array(self, plain: dict[str, Json]) -> Array:
         dtype = np.dtype(_known(_expect(str, plain["dtype"]), _ARRAY_TYPES, "array type"))

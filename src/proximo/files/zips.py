@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, Protocol, TypeAlias
 
 from proximo.errors import ModelFileError
 from proximo.files.budgets import Budgets
 from proximo.files.plain_text import AGAIN, printable, shown
 
 Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+
+PIECE = 2**22  # bytes that are handled at once
 
 _DIRECTORY_BYTES = 256 * 1024  # what listing the members may read: 64 members need a few KiB
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can state, so that equal content gives equal bytes
@@ -89,7 +91,10 @@ class BoundedFile:
         self.size = stream.seek(0, io.SEEK_END)
         self.allowance = _DIRECTORY_BYTES
         if self.size > total_bytes + _DIRECTORY_BYTES:
-            raise ModelFileError(f"it holds {self.size} bytes, the budget is {total_bytes}; pass larger budgets")
+            raise ModelFileError(
+                f"it holds {self.size} bytes, the budget is {total_bytes}; if you trust it, load it with a larger "
+                "max_bytes (with --resume: --max-checkpoint-gigabytes)"
+            )
 
     def read(self, count: int = -1, /) -> bytes:
         count = self.size if count < 0 else count
@@ -127,18 +132,39 @@ class Members:
         return {name: entry.file_size for name, entry in self.entries.items()}
 
     def read(self, name: str) -> bytes:
-        entry = self.entries[name]
+        with self.reading(name) as read:
+            return read(self.entries[name].file_size)
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[Callable[[int], bytes]]:
+        """A function that gives the next bytes of a member, which must be read to its end."""
+        entry, count = self.entries[name], 0
+
+        def read(most: int) -> bytes:
+            nonlocal count
+            try:
+                data = member.read(most)
+            except _ZIP_ERRORS as error:
+                raise ModelFileError(f"member {shown([entry.filename])} cannot be read ({error}); {AGAIN}") from error
+            count += len(data)
+            return data
+
         try:
-            with self.archive.open(entry) as member:
-                data = member.read(entry.file_size)
-                end = member.read(1)  # reaching the end also checks the CRC
+            member = self.archive.open(entry)
         except _ZIP_ERRORS as error:
             raise ModelFileError(
                 f"member {shown([entry.filename])} cannot be read ({printable(str(error))}); {AGAIN}"
             ) from error
-        if len(data) != entry.file_size or end:
-            raise ModelFileError(f"member {shown([entry.filename])} is not as long as stated; {AGAIN}")
-        return data
+        with member:
+            yield read
+            if read(1) or count != entry.file_size:  # reaching the end also checks the CRC
+                raise ModelFileError(f"member {shown([entry.filename])} is not as long as stated; {AGAIN}")
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """A member in pieces that fit the memory."""
+        with self.reading(name) as read:
+            while piece := read(PIECE):
+                yield piece
 
 
 def read_members(
@@ -219,11 +245,69 @@ def _check_entry(name: str, entry: zipfile.ZipInfo) -> None:
         )
 
 
-def write_zip(stream: IO[bytes], members: Mapping[str, bytes]) -> None:
+class Streamed(Protocol):
+    """The content of a member that is not in memory as a whole."""
+
+    @property
+    def size(self) -> int: ...
+
+    def pieces(self) -> Iterator[bytes | memoryview]: ...
+
+
+def write_zip(stream: IO[bytes], members: Mapping[str, bytes | Streamed]) -> None:
     """Stored members in the given order; equal content gives equal bytes."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.create_system = 3  # the same bytes on every system
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
-            archive.writestr(entry, data)
+            entry.file_size = len(data) if isinstance(data, bytes) else data.size
+            with archive.open(entry, "w") as member:
+                for piece in (data,) if isinstance(data, bytes) else data.pieces():
+                    member.write(piece)
+
+
+class ComparedFile:
+    """Where a zip can be written to be compared with one that is there, without either being in memory.
+
+    Pieces of members are compared as they come; what is shorter may be written again, and is compared at the end.
+    """
+
+    _LONGEST_KEPT = 2**16  # bytes: headers and the directory are shorter
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+        self.same = True
+        self._position = self._end = 0
+        self._kept: dict[int, bytes] = {}
+
+    def write(self, data: bytes | memoryview) -> int:
+        if len(data) > self._LONGEST_KEPT:
+            self._compare(self._position, data)
+        else:
+            self._kept[self._position] = bytes(data)
+        self.seek(len(data), io.SEEK_CUR)
+        self._end = max(self._end, self._position)
+        return len(data)
+
+    def is_same(self) -> bool:
+        for position, data in self._kept.items():
+            self._compare(position, data)
+        return self.same and self.stream.seek(0, io.SEEK_END) == self._end
+
+    def _compare(self, position: int, data: bytes | memoryview) -> None:
+        self.stream.seek(position)
+        self.same = self.same and self.stream.read(len(data)) == data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._end}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        pass
+
+    def seekable(self) -> bool:
+        return True

@@ -131,7 +131,8 @@ def save(
         of_reward: dict[str, torch.Tensor] = {}
         state = model.intrinsic_reward.state_dict()
         manifest["intrinsic_reward"], tensors["intrinsic_reward"] = encode(state, of_reward), of_reward
-    write_archive(path, manifest, tensors)
+    # whoever goes on from a checkpoint says how much of it may be read: it may hold the rollouts of a phase
+    write_archive(path, manifest, tensors, Budgets() if training_state is None else Budgets(total_bytes=2**62))
 
 
 def load(
@@ -143,6 +144,7 @@ def load(
     *,
     print_system_info: bool = False,
     force_reset: bool = True,
+    max_bytes: int | None = None,
     **overrides: Any,
 ) -> Agent:
     from proximo.persistence import sb3_files  # only reading a file needs it, and training should start soon
@@ -151,7 +153,7 @@ def load(
     custom_objects = _supplied(custom_objects, overrides)
     if sb3_files.is_foreign(path):
         return _load_foreign(model_class, path, env, device, custom_objects, overrides, print_system_info)
-    budgets = Budgets()
+    budgets = Budgets() if max_bytes is None else Budgets(total_bytes=max_bytes)
     manifest, tensors = read_archive(path, budgets)
     _check_content(manifest, path, model_class)
     if print_system_info:
@@ -175,7 +177,7 @@ def load(
             model.intrinsic_reward.load_state_dict(reward_state)
         model.generator.bit_generator.state = checked_generator_state(decode(manifest["generator"], budgets=budgets))
         if "training_state" in manifest and "training_state" not in (custom_objects or {}):
-            model._training_state = decode(manifest["training_state"], tensors["training_state"], budgets)
+            model._training_state = decode(manifest["training_state"], tensors["training_state"], budgets, copy=False)
     return model
 
 
@@ -394,7 +396,13 @@ def read_parameters(path: str | Path, model: OnPolicyAlgorithm) -> dict[str, dic
     return _parameters(manifest, tensors, model, budgets)
 
 
-def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[str, Any]], exact_match: bool) -> None:
+def set_parameters(
+    model: OnPolicyAlgorithm,
+    parameters: Mapping[str, Mapping[str, Any]],
+    exact_match: bool,
+    strict: bool | None = None,
+) -> None:
+    """Take over groups of parameters: with ``exact_match`` all of them; ``strict`` asks for every weight."""
     expected = {"policy", "policy.optimizer"}
     if unknown := parameters.keys() - expected:
         raise ValueError(f"unknown parameter groups {sorted(unknown)}; expected {sorted(expected)}")
@@ -402,7 +410,7 @@ def set_parameters(model: OnPolicyAlgorithm, parameters: Mapping[str, Mapping[st
         raise ValueError(f"parameter groups {sorted(missing)} are missing; pass exact_match=False to load a part")
     if "policy" in parameters:
         try:
-            model.policy.load_state_dict(parameters["policy"], strict=exact_match)
+            model.policy.load_state_dict(parameters["policy"], strict=exact_match if strict is None else strict)
         except RuntimeError as error:
             raise ValueError(f"the weights do not fit this policy: {error}") from error
         if model.use_sde:

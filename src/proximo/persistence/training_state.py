@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from proximo.envs.vector.vec_env import copy_observation
 from proximo.errors import ModelFileError, NonFiniteError, ProximoError
 from proximo.files.plain_text import brief, printable
 from proximo.networks.network_size import UNBUILDABLE
+from proximo.persistence.exactness import ENVIRONMENTS_ARE_RESET, say_inexact
+from proximo.persistence.versions import differences, versions_of
 from proximo.rollout.collector import Collector
 from proximo.training.callback_base import BaseCallback, callback_states, restore_callback_states
 from proximo.training.loggers import Logger
@@ -35,18 +37,20 @@ VERSION = 2
 _EPISODE_KEYS = ("r", "l", "t")
 
 
-def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool = False) -> State:
+def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool = False, exact: bool = True) -> State:
     """The state of a training; at a ``boundary`` the environments are seeded and reset, so theirs is one number.
 
-    ``EnvironmentStateError`` for environments that cannot give their state, where it is needed.
+    ``EnvironmentStateError`` for environments that cannot give their state, where it is needed; without ``exact`` it is
+    left out, and whoever goes on from here resets them.
     """
     collector = model._required_collector()
     seed = _seed_and_reset(model) if boundary else None
     return {
         "version": VERSION,
         "progress": _progress(model),
-        **_of_environments(collector, boundary),
+        **_of_environments(collector, boundary, exact),
         "boundary_seed": seed,
+        "reset_seed": None if exact else _seed_after(model),
         "episodes": [
             {key: episode[key] for key in _EPISODE_KEYS if key in episode} for episode in model.ep_info_buffer
         ],
@@ -56,13 +60,14 @@ def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool
         "logger": model.logger.get_state() if isinstance(model.logger, Logger) else None,
         "callbacks": [] if callback is None else callback_states(callback),
         "random": _random_states(model),
+        "versions": _versions(model),
     }
 
 
-def _of_environments(collector: Collector, boundary: bool) -> State:
+def _of_environments(collector: Collector, boundary: bool, exact: bool) -> State:
     """Where the environments stand, of all processes together: by their number among all, not by whose they are."""
-    env, exchange, observations = collector.env, collector.exchange, collector.observations
-    state = env.get_state(inner=not boundary)
+    env, exchange, observations = collector.env, collector.exchange, collector.observations if exact else None
+    state = env.get_state(inner=exact and not boundary)
     if exchange is None:
         seen = None if observations is None else copy_observation(observations)
         return {"environments": state, "observations": seen, "episode_starts": collector.episode_starts.copy()}
@@ -99,12 +104,15 @@ def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str
         if version == 1:
             state = {**state, "environments": of_version_1(state["environments"])}
         if len(state["episode_starts"]) != model.n_envs:
-            warnings.warn(
-                f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}: "
-                "the training goes on from its weights, but not exactly",
-                stacklevel=2,
+            taken = (
+                f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}"
             )
+            say_inexact([taken], model.strict_resume)
             return
+        reasons = [] if state.get("reset_seed") is None else [ENVIRONMENTS_ARE_RESET]
+        reasons += differences(state.get("versions", {}), _versions(model))
+        if model.strict_resume:
+            say_inexact(reasons, strict=True)  # before anything is changed
         _restore(model, callback, state)
     except UNBUILDABLE as error:
         if isinstance(error, ProximoError):
@@ -113,6 +121,9 @@ def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str
             f"the checkpoint's training state does not fit ({type(error).__name__}: {printable(str(error), 1000)}); "
             "resume with the environments and callbacks it was taken with"
         ) from error
+    gaps = model._required_collector().env.unwrapped.state_gaps
+    reasons += [f"what is not in the state of the environments: {', '.join(gaps)}"] if gaps else []
+    say_inexact(reasons, model.strict_resume)
 
 
 def _restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str, Any]) -> None:
@@ -122,6 +133,10 @@ def _restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[st
         _seed_environments(collector, state["boundary_seed"])
         collector.env.reset()
     _set_environments(collector, state)
+    if (reset_seed := state.get("reset_seed")) is not None:
+        # after the wrappers have their statistics back, by which the first observations are normalised
+        _seed_environments(collector, reset_seed)
+        collector.reset()
     model.ep_info_buffer.clear()
     model.ep_info_buffer.extend(state["episodes"])
     model.ep_success_buffer.clear()
@@ -168,6 +183,14 @@ def check_finite(model: OnPolicyAlgorithm) -> None:
             )
 
 
+def _versions(model: OnPolicyAlgorithm) -> dict[str, str]:
+    """Asked for once: environments in workers answer by message."""
+    env = model._required_collector().env
+    if model._versions_of is not env:
+        model._versions, model._versions_of = versions_of(env), env
+    return dict(model._versions)
+
+
 def _seed_and_reset(model: OnPolicyAlgorithm) -> int:
     """Begin new episodes from a seed that follows from the run's seed and from how often this was done before."""
     collector = model._required_collector()
@@ -175,6 +198,11 @@ def _seed_and_reset(model: OnPolicyAlgorithm) -> int:
     _seed_environments(collector, seed)
     collector.reset()
     return seed
+
+
+def _seed_after(model: OnPolicyAlgorithm) -> int:
+    """A seed for environments that are reset after a resume; drawing it leaves the run's generator where it is."""
+    return int(deepcopy(model.generator).integers(2**31 - model.n_envs))
 
 
 def _seed_environments(collector: Collector, seed: int) -> None:

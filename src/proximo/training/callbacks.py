@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from proximo.analysis.evaluation import Evaluation, evaluate
-from proximo.data import Array
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.vector.normalize import sync_envs_normalization
 from proximo.errors import WrongMomentError
-from proximo.files.atomic import replacing
 from proximo.training.callback_base import BaseCallback as BaseCallback
 from proximo.training.callback_base import CallbackList as CallbackList
 from proximo.training.callback_base import ConvertCallback as ConvertCallback
@@ -25,6 +22,7 @@ from proximo.training.callback_base import as_callback as as_callback
 from proximo.training.callback_base import callback_wants_locals as callback_wants_locals
 from proximo.training.callback_base import callback_wants_steps as callback_wants_steps
 from proximo.training.callback_base import counters_only as counters_only
+from proximo.training.evaluation_history import KEYS, EvaluationHistory
 from proximo.training.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -103,24 +101,24 @@ class CheckpointCallback(BaseCallback):
         self._announce(f"saved the {what} to {path}", level=2)
 
 
+_COLUMNS = ("evaluations_timesteps", "evaluations_results", "evaluations_length", "evaluations_successes")
+
+
 class EvalCallback(EventCallback):
     """Evaluates the model every ``eval_freq`` calls, records ``eval/*``, and keeps the best model.
 
     One call is one step of every training environment. ``log_path`` is the folder of ``evaluations.npz`` (timesteps
     ``[evaluation]``, results and ep_lengths ``[evaluation, episode]``, and successes where the environment reports
-    ``is_success``), ``best_model_save_path`` that of ``best_model.zip``. ``callback_after_eval`` is triggered by every
-    evaluation, ``callback_on_new_best`` by a new best mean before it. ``use_masking`` lets the model choose among the
-    actions that the environment's ``action_masks()`` allow.
+    ``is_success``) and of ``evaluations.jsonl``, a line per evaluation; ``best_model_save_path`` is that of
+    ``best_model.zip``. ``callback_after_eval`` is triggered by every evaluation, ``callback_on_new_best`` by a new best
+    mean before it. ``use_masking`` lets the model choose among the actions that the environment's ``action_masks()``
+    allow.
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
         "n_calls",
         "best_mean_reward",
         "last_mean_reward",
-        "evaluations_timesteps",
-        "evaluations_results",
-        "evaluations_length",
-        "evaluations_successes",
     )
 
     def __init__(
@@ -146,6 +144,7 @@ class EvalCallback(EventCallback):
         self.n_eval_episodes = n_eval_episodes
         self.eval_freq = eval_freq
         self.log_path = None if log_path is None else os.path.join(log_path, "evaluations")
+        self._history = None if self.log_path is None else EvaluationHistory(self.log_path)
         self.best_model_save_path = best_model_save_path
         self.deterministic = deterministic
         self.render = render
@@ -177,12 +176,31 @@ class EvalCallback(EventCallback):
 
     def get_state(self) -> dict[str, Any]:
         # without its environment's state, evaluations after a resume see other episodes
-        return {**super().get_state(), "eval_env": self.eval_env.get_state() if self.eval_env.has_state() else None}
+        environment = self.eval_env.get_state() if self.eval_env.has_state() else None
+        return {**self._state_without_environment(), "eval_env": environment}
+
+    def _state_without_environment(self) -> dict[str, Any]:
+        keeps = self._history is not None and self._is_writer
+        history = self._history.place(len(self.evaluations_timesteps)) if keeps else None  # type: ignore[union-attr]
+        return {**super().get_state(), "history": history}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         super().set_state(state)
-        if state["eval_env"] is not None and self.eval_env.has_state():
+        self._restore_history(state)
+        if state.get("eval_env") is not None and self.eval_env.has_state():
             self.eval_env.set_state(state["eval_env"])
+
+    def _restore_history(self, state: Mapping[str, Any]) -> None:
+        if not self._is_writer:  # the file is the first process's; to the others only the number matters
+            self.evaluations_timesteps = [0] * int((state.get("history") or {}).get("count", 0))
+        elif self._history is not None and state.get("history") is not None:
+            table = self._history.restore(state["history"])
+            for name, column in zip(_COLUMNS, table.values(), strict=True):
+                setattr(self, name, column)
+        elif self._history is not None and "evaluations_timesteps" in state:  # of version 0.1.0
+            for name in _COLUMNS:
+                setattr(self, name, state[name])
+            self._history.rewrite(self._table())
 
     @counters_only
     def _on_step(self) -> bool:
@@ -237,19 +255,13 @@ class EvalCallback(EventCallback):
         self.evaluations_timesteps.append(self.num_timesteps)
         self.evaluations_results.append(list(evaluation.episode_rewards))
         self.evaluations_length.append(list(evaluation.episode_lengths))
-        arrays = {
-            "timesteps": np.array(self.evaluations_timesteps),
-            "results": _rectangle(self.evaluations_results),
-            "ep_lengths": _rectangle(self.evaluations_length),
-        }
         if self._is_success_buffer:
             self.evaluations_successes.append(self._is_success_buffer)
-            arrays["successes"] = _rectangle(self.evaluations_successes)
-        if not self._is_writer:
-            return
-        # whoever reads while we write finds the previous evaluations, not half a file
-        with replacing(Path(f"{self.log_path}.npz")) as stream:
-            np.savez(stream, **arrays)  # type: ignore[arg-type]
+        if self._is_writer:
+            self._history.add(self._table())  # type: ignore[union-attr]
+
+    def _table(self) -> dict[str, list[Any]]:
+        return {key: getattr(self, name) for key, name in zip(KEYS, _COLUMNS, strict=True)}
 
     def _log_evaluation(self, evaluation: Evaluation) -> None:
         length, length_std = np.mean(evaluation.episode_lengths), np.std(evaluation.episode_lengths)
@@ -456,14 +468,6 @@ def _observation_wrappers(env: Any) -> list[str]:
         names.append(type(env).__name__)
         env = env.venv
     return [name for name in names if name not in _UNSEEN_WRAPPERS]
-
-
-def _rectangle(rows: Sequence[Sequence[Any]]) -> Array:
-    """Rows as one array; where they differ in length, the shorter ones end in NaN."""
-    longest = max(map(len, rows))
-    if all(len(row) == longest for row in rows):
-        return np.array(rows)
-    return np.array([[float(value) for value in row] + [np.nan] * (longest - len(row)) for row in rows])
 
 
 def _evaluating_parent(callback: BaseCallback) -> Any:

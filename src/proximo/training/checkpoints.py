@@ -13,9 +13,12 @@ gives the same weights and metrics, bit for bit, as the training that was not in
 
 from __future__ import annotations
 
+import glob
 import os
 import re
+import shutil
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,9 +28,12 @@ import numpy as np
 from proximo.errors import EnvironmentStateError, ModelFileError, ProximoError
 from proximo.files.archive import verify_archive
 from proximo.files.atomic import remove_leftovers, replacing
+from proximo.files.budgets import Budgets
 from proximo.training.callback_base import BaseCallback
 
 DEFAULT_MINUTES = 10.0
+MAX_CHECKPOINT_GIGABYTES = 16.0
+"""The largest checkpoint that a run reads back unless told otherwise: PPG at its paper's scale has 6.5."""
 MOST_OF_THE_TIME = 0.01
 """Checkpoints by the clock take at most this share of it: when saving is slow, they come less often."""
 
@@ -37,11 +43,20 @@ class NoCheckpointError(ProximoError, FileNotFoundError):
 
 
 class CheckpointFolder:
-    """The checkpoints in a folder, ``{prefix}_{steps}_steps.zip`` and ``best.zip``."""
+    """The checkpoints in a folder, ``{prefix}_{steps}_steps.zip`` and ``best.zip``.
 
-    def __init__(self, path: str | os.PathLike[str], prefix: str = "model") -> None:
+    ``max_bytes`` is the largest that is read to see whether it is intact; those of one's own may be large.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        prefix: str = "model",
+        max_bytes: int = int(MAX_CHECKPOINT_GIGABYTES * 1e9),
+    ) -> None:
         self.path = Path(path)
         self.prefix = prefix
+        self.max_bytes = max_bytes
 
     @property
     def best(self) -> Path:
@@ -79,39 +94,48 @@ class CheckpointFolder:
     def checked(self, path: Path) -> Path:
         """``path`` itself, if it is intact."""
         try:
-            verify_archive(path)
+            verify_archive(path, Budgets(total_bytes=self.max_bytes))
         except ModelFileError as error:
             raise ModelFileError(f"{error}; {self._offer_before(path)}") from error
         return path
 
     def _offer_before(self, damaged: Path) -> str:
         for path in reversed(self.all()):
-            if self.steps_of(path) < self.steps_of(damaged) and _is_intact(path):
+            if self.steps_of(path) < self.steps_of(damaged) and self._is_intact(path):
                 return f"the newest intact checkpoint before it is {path}: resume from that one by its name"
         return "no checkpoint before it is intact"
 
+    def _is_intact(self, path: Path) -> bool:
+        try:
+            verify_archive(path, Budgets(total_bytes=self.max_bytes))
+        except ModelFileError:
+            return False
+        return True
+
     def prune(self, keep: int) -> None:
-        """Remove all but the ``keep`` newest, and what writings that were killed left behind."""
-        for path in self.all()[:-keep]:
+        """Remove all but the ``keep`` newest, also of those set aside, and what writings that were killed left."""
+        for path in (*self.all()[:-keep], *self.set_aside()[:-keep]):
             path.unlink(missing_ok=True)
         remove_leftovers(self.path)
 
     def set_aside_after(self, steps: int) -> None:
         """Rename what lies beyond the steps where a training starts or goes on, so that it is not taken for its own.
 
-        The names get ``.old`` behind them; nothing is deleted.
+        The names get ``.old`` behind them, ``.old-2`` and so on where that is taken: none replaces another.
         """
         for path in self.all():
             if self.steps_of(path) > steps:
-                os.replace(path, path.with_name(f"{path.name}.old"))
+                aside, number = path.with_name(f"{path.name}.old"), 1
+                while aside.exists():
+                    number += 1
+                    aside = path.with_name(f"{path.name}.old-{number}")
+                os.utime(path)  # the time when it was set aside, by which it is kept
+                os.rename(path, aside)
 
-
-def _is_intact(path: Path) -> bool:
-    try:
-        verify_archive(path)
-    except ModelFileError:
-        return False
-    return True
+    def set_aside(self) -> list[Path]:
+        """What :meth:`set_aside_after` renamed, in the order in which it did."""
+        found = self.path.glob(f"{glob.escape(self.prefix)}_*_steps.zip.old*") if self.path.is_dir() else []
+        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, self.steps_of(path.with_suffix(""))))
 
 
 class PeriodicCheckpoints(BaseCallback):
@@ -121,10 +145,12 @@ class PeriodicCheckpoints(BaseCallback):
     between iterations, so an interval ends with the update that completes it. The ``keep_last`` newest are kept, and
     with ``keep_best`` a copy of the one with the highest mean return, ``best.zip``.
 
-    The environments must give their state (``env.has_state()``). For others there is ``boundary=True``: at every
-    checkpoint they are seeded again and reset, in an uninterrupted training too, which makes resuming exact for every
-    environment that its reset seed determines. It needs ``every_steps``, since the checkpoints are then part of what is
-    trained.
+    There is one at the end of the training too, from which a longer one can go on.
+
+    Environments that cannot give their state (``env.has_state()``) are left out, with a warning: a resume resets them,
+    and is not exact; with ``exact=True`` they are an error. Exact for every environment that its reset seed determines
+    is ``boundary=True``: at every checkpoint they are seeded again and reset, in an uninterrupted training too. It
+    needs ``every_steps``, since the checkpoints are then part of what is trained, and has none at the end out of turn.
     """
 
     state_names: ClassVar[tuple[str, ...]] = ("n_calls", "saved_at", "best_mean")
@@ -138,6 +164,7 @@ class PeriodicCheckpoints(BaseCallback):
         keep_last: int = 3,
         keep_best: bool = True,
         boundary: bool = False,
+        exact: bool = False,
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
@@ -157,22 +184,39 @@ class PeriodicCheckpoints(BaseCallback):
         self.keep_last = keep_last
         self.keep_best = keep_best
         self.boundary = boundary
+        self.exact = exact
         self.saved_at: int | None = None  # steps
         self.best_mean = -np.inf
         self.seconds_per_save = 0.0
         self._save_asked = self._stop_asked = False
+        self._has_environments = True  # whether the state of the environments is part of the checkpoints
         self._clock: Callable[[], float] = time.monotonic
         self._next_time = 0.0
 
     def _init_callback(self) -> None:
         self.saved_at = None
         self._save_asked = self._stop_asked = False
-        if not self.boundary and not self.model.has_state():
-            try:
-                self.model.training_state()  # says which environment or wrapper it is
-            except EnvironmentStateError as error:
-                raise EnvironmentStateError(f"exact checkpoints are not possible: {error}") from error
+        self._has_environments = self.boundary or self.model.has_state()
+        if not self._has_environments:
+            self._say_what_is_left_out()
         self._next_time = self._clock() + self.every_seconds
+
+    def _say_what_is_left_out(self) -> None:
+        try:
+            self.model.training_state()  # says which environment or wrapper it is
+        except EnvironmentStateError as error:
+            if self.exact:
+                raise EnvironmentStateError(f"exact checkpoints are not possible: {error}") from error
+            warnings.warn(
+                f"checkpoints hold the weights, the optimiser, the normaliser, the random states and the counters, but "
+                f"not the environments: {error}. A resume resets them and is not exact",
+                stacklevel=2,
+            )
+
+    def training_state(self) -> dict[str, Any]:
+        """What a checkpoint of this moment holds besides the model."""
+        state: dict[str, Any] = self.model.training_state(self.boundary, exact=self._has_environments)
+        return state
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         super().set_state(state)
@@ -198,6 +242,8 @@ class PeriodicCheckpoints(BaseCallback):
     def _is_due(self) -> bool:
         if self.saved_at is None:
             return True  # the first one, before the first step: whatever cannot be saved is found out now
+        if not self.boundary and self.num_timesteps >= self.model._total_timesteps:
+            return self.num_timesteps != self.saved_at  # the last one
         if self.every_steps is not None:
             return self.num_timesteps - self.saved_at >= self.every_steps
         return self._clock() >= self._next_time
@@ -212,11 +258,11 @@ class PeriodicCheckpoints(BaseCallback):
         self.saved_at = self.num_timesteps
         self.best_mean = mean if is_best else self.best_mean
         path = self.folder.of(self.num_timesteps)
-        self.model.save_checkpoint(path, self.model.training_state(self.boundary))
+        self.model.save_checkpoint(path, self.training_state())
         if self._is_writer:
             if is_best:
-                with replacing(self.folder.best) as stream:
-                    stream.write(path.read_bytes())
+                with replacing(self.folder.best) as stream, path.open("rb") as source:
+                    shutil.copyfileobj(source, stream)
             self.folder.prune(self.keep_last)
         finished = self._clock()
         self.seconds_per_save = finished - started

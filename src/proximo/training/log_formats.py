@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import torch
 
-from proximo.errors import MissingExtraError, ProximoError
+from proximo.errors import MissingExtraError
+from proximo.files.append_only import LogPositionError as LogPositionError
+from proximo.files.append_only import cut_back, place_in
 from proximo.files.atomic import replacing
 from proximo.other_libraries import counts_as, stands_for
 
@@ -72,10 +74,6 @@ class FormatUnsupportedError(NotImplementedError):
             f"{' and '.join(unsupported_formats)} cannot hold a {value_description}; "
             f"record it with exclude={tuple(unsupported_formats)!r}"
         )
-
-
-class LogPositionError(ProximoError, ValueError):
-    """A log file that holds less than had been written when a checkpoint was taken."""
 
 
 class KVWriter:
@@ -177,11 +175,11 @@ class HumanOutputFormat(KVWriter, SeqWriter):
         file.flush()
 
     def get_state(self) -> dict[str, Any]:
-        return {"bytes": _bytes_on_disk(self.file)} if self.own_file else {}
+        return place_in(self.file) if self.own_file else {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         if "bytes" in state:
-            _cut(self.file, state["bytes"])
+            cut_back(self.file, state)
 
     def close(self) -> None:
         if self.own_file:
@@ -209,10 +207,10 @@ class JSONOutputFormat(KVWriter):
         return float(value.item()) if value.shape == () or len(value) == 1 else value.tolist()
 
     def get_state(self) -> dict[str, Any]:
-        return {"bytes": _bytes_on_disk(self.file)}
+        return place_in(self.file)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        _cut(self.file, state["bytes"])
+        cut_back(self.file, state)
 
     def close(self) -> None:
         self.file.close()
@@ -259,7 +257,7 @@ class CSVOutputFormat(KVWriter):
         self.file = _open_text(name, resume=True)
 
     def get_state(self) -> dict[str, Any]:
-        _bytes_on_disk(self.file)
+        place_in(self.file)  # all of it on the disk
         return {"keys": list(self.keys), "rows": self.rows}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -369,21 +367,6 @@ def _open_text(filename: str, resume: bool) -> Any:
         file = open(filename, "r+", encoding="utf-8", newline="\n")  # noqa: SIM115
         file.seek(0, os.SEEK_END)
     return file
-
-
-def _bytes_on_disk(file: TextIO) -> int:
-    """The length of a file, all of it on the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-    return os.fstat(file.fileno()).st_size
-
-
-def _cut(file: TextIO, length: int) -> None:
-    present = _bytes_on_disk(file)
-    if present < length:
-        raise _too_short(file, f"{present} bytes", f"{length} bytes")
-    file.seek(length)
-    file.truncate()
 
 
 def _too_short(file: TextIO, present: str, expected: str) -> LogPositionError:

@@ -120,6 +120,11 @@ class RunFolder:
     def learning_curve(self) -> Path:
         return self.path / "learning_curve.png"
 
+    @property
+    def error(self) -> Path:
+        """The traceback of the error that ended the training."""
+        return self.path / "error.txt"
+
     def video(self, suffix: str = "mp4") -> Path:
         """Where the video goes; the suffix says in which format (``gif`` or ``mp4``)."""
         return self.path / f"video.{suffix}"

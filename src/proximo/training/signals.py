@@ -1,4 +1,4 @@
-"""Ending a training well when the scheduler or the user asks for it: SIGTERM and SIGINT."""
+"""Saving and ending a training well when the scheduler or the user asks for it, by a signal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, ClassVar
@@ -19,8 +19,13 @@ SECONDS_TO_END = 4.5
 LONG_ITERATION = 1.5  # seconds; a shorter one is waited for
 
 
+def _present(name: str) -> tuple[int, ...]:
+    """A signal, where the system has it."""
+    return (getattr(signal, name),) if hasattr(signal, name) else ()
+
+
 class StopOnSignal(BaseCallback):
-    """Ends the training when SIGINT or SIGTERM comes, with a checkpoint from which it can go on exactly::
+    """Ends the training when SIGINT, SIGTERM or SIGHUP comes, with a checkpoint from which it can go on exactly::
 
         with StopOnSignal(checkpoints) as stop:
             model.learn(1_000_000, callback=[checkpoints, stop])
@@ -29,19 +34,27 @@ class StopOnSignal(BaseCallback):
     The iteration under way is finished if it is a short one. A long one is given up: weights stay the same while a
     rollout is collected, so the state before it, taken in advance, is a checkpoint of this moment. ``expects_long`` is
     asked before each rollout whether something in it, such as an evaluation, may take long. In boundary mode the newest
-    boundary is what the training goes on from. A second signal, or 4.5 seconds, end the process at once; files are
-    written whole or not at all even then.
+    boundary is what the training goes on from. A second signal, or ``seconds_to_end``, end the process at once; files
+    are written whole or not at all even then. A SIGHUP that was ignored before, as under ``nohup``, stays so.
+
+    SIGUSR1, by which schedulers warn of an end to come, saves a checkpoint in the same way, and the training goes on.
     """
 
-    SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGINT, signal.SIGTERM, *_present("SIGHUP"))
+    SAVING_SIGNALS: ClassVar[tuple[int, ...]] = _present("SIGUSR1")
 
     def __init__(
-        self, checkpoints: PeriodicCheckpoints | None = None, expects_long: Callable[[], bool] = lambda: False
+        self,
+        checkpoints: PeriodicCheckpoints | None = None,
+        expects_long: Callable[[], bool] = lambda: False,
+        seconds_to_end: float = SECONDS_TO_END,
     ) -> None:
         super().__init__()
         self.checkpoints = checkpoints
         self.expects_long = expects_long
+        self.seconds_to_end = seconds_to_end
         self.signal_number: int | None = None
+        self._save_asked = False
         self._before_rollout: dict[str, Any] | None = None  # the training's state, while an iteration may be long
         self._iteration_started: float | None = None
         self._previous: dict[int, Any] = {}
@@ -56,10 +69,11 @@ class StopOnSignal(BaseCallback):
         now, started = time.monotonic(), self._iteration_started
         is_long = started is None or now - started > LONG_ITERATION or self.expects_long()
         self._iteration_started = now
-        saves = self.checkpoints is not None and not self.checkpoints.boundary
         signal_number, is_long = self.model.highest_of_all(self.signal_number or 0, is_long)
         self._take_over(signal_number)
-        self._before_rollout = self.model.training_state() if saves and is_long else None
+        takes = self.checkpoints is not None and not self.checkpoints.boundary and is_long
+        self._before_rollout = self.checkpoints.training_state() if takes else None  # type: ignore[union-attr]
+        self._save_asked = False  # the checkpoints, which come before, have saved
         return self.signal_number is None
 
     def _take_over(self, signal_number: float) -> None:
@@ -69,6 +83,9 @@ class StopOnSignal(BaseCallback):
 
     @counters_only
     def _on_step(self) -> bool:
+        if self._save_asked and self.checkpoints is not None and self._before_rollout is not None:
+            self._save_asked = False
+            self.checkpoints.save_state(self._before_rollout)  # now: the end of a long iteration may come too late
         if self.signal_number is None:
             return True
         waits = self.checkpoints is not None and not self.checkpoints.boundary and self._before_rollout is None
@@ -86,14 +103,21 @@ class StopOnSignal(BaseCallback):
         if self.signal_number is not None:
             end_at_once(128 + signal_number)
         self.signal_number = signal_number
-        self._watchdog = threading.Timer(SECONDS_TO_END, end_at_once, (128 + signal_number,))
+        self._watchdog = threading.Timer(self.seconds_to_end, end_at_once, (128 + signal_number,))
         self._watchdog.daemon = True
         self._watchdog.start()
         if self.checkpoints is not None:
             self.checkpoints.ask_for_save(stop=True)
 
+    def _receive_warning(self, signal_number: int, frame: FrameType | None) -> None:
+        self._save_asked = True
+        if self.checkpoints is not None:
+            self.checkpoints.ask_for_save()
+
     def __enter__(self) -> StopOnSignal:
-        self._previous = {number: signal.signal(number, self._receive) for number in self.SIGNALS}
+        handlers = dict.fromkeys(self.SIGNALS, self._receive)
+        handlers |= dict.fromkeys(self.SAVING_SIGNALS, self._receive_warning)
+        self._previous = handle_signals(handlers)
         return self
 
     def __exit__(
@@ -103,6 +127,12 @@ class StopOnSignal(BaseCallback):
             signal.signal(number, handler)
         if self._watchdog is not None:
             self._watchdog.cancel()
+
+
+def handle_signals(handlers: Mapping[int, Callable[[int, FrameType | None], None]]) -> dict[int, Any]:
+    """Handle signals, but for a SIGHUP that was ignored before, as under ``nohup``; what handled them until now."""
+    ignored = {number for number in _present("SIGHUP") if signal.getsignal(number) is signal.SIG_IGN}
+    return {number: signal.signal(number, handler) for number, handler in handlers.items() if number not in ignored}
 
 
 def end_at_once(exit_code: int) -> None:

@@ -211,9 +211,9 @@ class VectorEnvAdapter(VecEnv):
     def environment_states(self) -> list[Any]:
         return [get_environment_state(env) for env in self._single_envs or []]
 
-    def set_environment_states(self, states: Sequence[Any]) -> None:
-        for env, state in zip(self._single_envs or [], states, strict=True):
-            set_environment_state(env, state)
+    def set_environment_states(self, states: Sequence[Any]) -> list[str]:
+        pairs = zip(self._single_envs or [], states, strict=True)
+        return sorted({gap for env, state in pairs for gap in set_environment_state(env, state)})
 
     def has_state(self) -> bool:
         return has_vector_state(self.vector_env) and all(map(has_environment_state, self._single_envs or []))

@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from proximo.envs.state.known_states import StateMethods, class_name, known_methods, stable_name
+from proximo.envs.state.known_states import StateMethods, class_name, known_methods, missing_attributes, stable_name
 from proximo.envs.state.plain import generator_at, generator_state, plain_copy, set_space_states, space_states
 from proximo.errors import EnvironmentStateError
 
@@ -25,8 +25,12 @@ def get_environment_state(env: gym.Env[Any, Any]) -> list[dict[str, Any]]:
     return [_layer_state(layer) for layer in _layers(env)]
 
 
-def set_environment_state(env: gym.Env[Any, Any], state: Sequence[Mapping[str, Any]]) -> None:
-    """Go on from what :func:`get_environment_state` gave of an environment that was made in the same way."""
+def set_environment_state(env: gym.Env[Any, Any], state: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Go on from what :func:`get_environment_state` gave of an environment that was made in the same way.
+
+    Gives the attributes that a state should have and this one, or the environment here, has not: of another version of
+    its package, then, in which they are called otherwise.
+    """
     layers = list(_layers(env))
     here, then = [class_name(layer) for layer in layers], [stable_name(part["class"]) for part in state]
     if here != then:
@@ -34,8 +38,13 @@ def set_environment_state(env: gym.Env[Any, Any], state: Sequence[Mapping[str, A
             f"the state is of {' around '.join(then)}, the environment is {' around '.join(here)}; make it as it was "
             "when the state was taken"
         )
+    gaps = [name for layer, part in zip(layers, state, strict=True) for name in _left_out(layer, part)]
+    if any(map(_lacking, layers)):
+        env.reset()  # some have their attributes only then
+        gaps += [name for layer in layers for name in _lacking(layer)]
     for layer, part in zip(layers, state, strict=True):
         _set_layer_state(layer, part)
+    return sorted(set(gaps))
 
 
 def has_environment_state(env: gym.Env[Any, Any]) -> bool:
@@ -79,6 +88,20 @@ def _own_methods(layer: Any) -> StateMethods | None:
     if not (hasattr(kind, "get_state") and hasattr(kind, "set_state")):
         return None
     return StateMethods(kind.get_state, kind.set_state)
+
+
+def _lacking(layer: Any) -> list[str]:
+    """Attributes of the state table that a layer does not have."""
+    methods = None if _own_methods(layer) else known_methods(layer)
+    missing = [] if methods is None else missing_attributes(methods.expected, layer)
+    return [f"{class_name(layer)}.{name}" for name in missing]
+
+
+def _left_out(layer: Any, part: Mapping[str, Any]) -> list[str]:
+    """Attributes of the state table that a saved state does not have."""
+    methods = None if _own_methods(layer) else known_methods(layer)
+    expected = () if methods is None else methods.expected
+    return [f"{class_name(layer)}.{name}" for name in expected if name not in part["state"]]
 
 
 def _layer_state(layer: Any) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import Space
 
+from proximo.envs.state.bullet import is_bullet, put_bullet, take_bullet
 from proximo.envs.state.plain import plain_copy, set_space_states, space_states
+from proximo.envs.wrappers.monitor import KEPT_EPISODES
 from proximo.errors import EnvironmentStateError
 
 
@@ -25,6 +27,7 @@ class StateMethods(NamedTuple):
 
     take: Callable[[Any], dict[str, Any]]
     put: Callable[[Any, Mapping[str, Any]], None]
+    expected: tuple[str, ...] = ()  # attributes that the state is made of, where the table names them
 
 
 _CLASSIC = "gymnasium.envs.classic_control"
@@ -37,7 +40,8 @@ _SB3 = "stable_baselines3.common"
 _IDENTITY = ("state", "current_step", "num_resets")
 _MASKED = (*_IDENTITY, "invalid_actions", "_mask")
 _RECORDED = ("episode_count", "episode_returns", "episode_lengths", "time_queue", "return_queue", "length_queue")
-_FOLLOWED = ("rewards", "needs_reset", "episode_returns", "episode_lengths", "episode_times", "total_steps")
+_EPISODES = ("episode_returns", "episode_lengths", "episode_times")
+_FOLLOWED = ("rewards", "needs_reset", *_EPISODES, "total_steps", "current_reset_info")
 
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     f"{_CLASSIC}.acrobot.AcrobotEnv": ("state",),
@@ -108,7 +112,6 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
             "WarpFrame": (),
         }.items()
     },
-    f"{_SB3}.monitor.Monitor": (*_FOLLOWED, "current_reset_info"),
     f"{_OWN}.ActionMasker": (),
     f"{_OWN}.FrameSkip": (),
     f"{_OWN}.MaskVelocityWrapper": (),
@@ -138,13 +141,17 @@ def known_methods(layer: Any) -> StateMethods | None:
     kind = class_name(layer)
     if kind == f"{_COMMON}.RecordEpisodeStatistics":
         return StateMethods(_take_statistics, _put_statistics)
+    if kind == f"{_SB3}.monitor.Monitor":
+        return StateMethods(_take_sb3_monitor, partial(put_attributes, _FOLLOWED))
     if kind == f"{_COMMON}.PassiveEnvChecker":
         return StateMethods(lambda _: {}, _end_checks)
     if kind in ATTRIBUTES:
         names = ATTRIBUTES[kind]
-        return StateMethods(partial(take_attributes, names), partial(put_attributes, names))
+        return StateMethods(partial(take_attributes, names), partial(put_attributes, names), names)
     if kind.startswith("gymnasium.envs.mujoco.") and not kind.startswith("gymnasium.envs.mujoco.mujoco_py_env."):
         return StateMethods(_take_mujoco, _put_mujoco)
+    if is_bullet(kind):
+        return StateMethods(take_bullet, put_bullet)
     if kind == "ale_py.env.AtariEnv":
         return StateMethods(_take_atari, _put_atari)
     return None
@@ -168,12 +175,25 @@ def take_attributes(names: tuple[str, ...], thing: Any) -> dict[str, Any]:
     """Those of the named attributes that the thing has by now, as plain data."""
     state = {}
     for name in names:
-        owner, last = _owner(thing, name)
-        if hasattr(owner, last):
+        if _has(thing, name):
+            owner, last = _owner(thing, name)
             value = getattr(owner, last)
             where = f"{class_name(thing)}.{name}"
             state[name] = space_states(value, where) if isinstance(value, Space) else plain_copy(_listed(value), where)
     return state
+
+
+def missing_attributes(names: tuple[str, ...], thing: Any) -> list[str]:
+    """Those of the named attributes that the thing lacks."""
+    return [name for name in names if not _has(thing, name)]
+
+
+def _has(thing: Any, name: str) -> bool:
+    try:
+        owner, last = _owner(thing, name)
+    except AttributeError:
+        return False
+    return hasattr(owner, last)
 
 
 def put_attributes(names: tuple[str, ...], thing: Any, state: Mapping[str, Any]) -> None:
@@ -205,6 +225,13 @@ def _listed(value: Any) -> Any:
 def _end_checks(checker: Any, state: Mapping[str, Any]) -> None:
     """It looks at the first reset and step after it was made; there is no reset before the next step now."""
     checker.checked_reset = checker.checked_step = checker.checked_data_reuse = True
+
+
+def _take_sb3_monitor(monitor: Any) -> dict[str, Any]:
+    """Of its episodes the latest: a state must not grow with a training."""
+    state = take_attributes(tuple(name for name in _FOLLOWED if name not in _EPISODES), monitor)
+    latest = {name: list(getattr(monitor, name)[-KEPT_EPISODES:]) for name in _EPISODES}
+    return state | plain_copy(latest, class_name(monitor))
 
 
 def _take_statistics(wrapper: Any) -> dict[str, Any]:

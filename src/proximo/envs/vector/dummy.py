@@ -245,11 +245,14 @@ class DummyVecEnv(BufferedVecEnv):
     def environment_states(self) -> list[Any]:
         return self._each(None, get_environment_state)
 
-    def set_environment_states(self, states: Sequence[Any]) -> None:
+    def set_environment_states(self, states: Sequence[Any]) -> list[str]:
+        gaps: set[str] = set()
         for index, state in enumerate(states):
             with self._blame(index):
-                set_environment_state(self.envs[index], state)
+                gaps.update(set_environment_state(self.envs[index], state))
+                remember_bullet_functions(self.envs[index])
         self._clear_ends()
+        return sorted(gaps)
 
     def has_state(self) -> bool:
         return all(has_environment_state(env) for env in self.envs)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from proximo.data import Array, Observation, Share, StepArrays
 from proximo.distributed import Group
 from proximo.envs.adapters.foreign import without_adapter
-from proximo.envs.vector.normalize_kernels import Kernels, kernels_if_cheap
+from proximo.envs.vector.normalize_kernels import Kernels, kernels_if_cheap, merged_rewards
 from proximo.envs.vector.vec_env import (
     StepTransform,
     VecEnv,
@@ -194,13 +194,16 @@ class VecNormalize(StepTransform):
         self.returns = self.returns * self.gamma + reward
 
     def _take_in_returns(self, returns: Array) -> None:
+        if len(returns) == 0:
+            return
         statistics, kernels = self.ret_rms, kernels_if_cheap()
-        if kernels is None or len(returns) == 0:
-            update_statistics(statistics, returns)
+        numbers = float(statistics.mean), float(statistics.var), float(statistics.count)
+        if kernels is None:
+            mean, var = merged_rewards(returns.tolist(), *numbers)
         else:
-            mean, var = kernels.rewards(returns, float(statistics.mean), float(statistics.var), statistics.count)
-            statistics.mean, statistics.var = np.float64(mean), np.float64(var)  # type: ignore[assignment]
-            statistics.count += len(returns)
+            mean, var = kernels.rewards(returns, *numbers)
+        statistics.mean, statistics.var = np.float64(mean), np.float64(var)  # type: ignore[assignment]
+        statistics.count += len(returns)
 
     def normalize_obs(self, obs: Observation) -> Observation:
         """Normalised copy of observations, with or without the env axis; leaves the statistics alone."""

@@ -1,7 +1,8 @@
 """The arithmetic of :class:`VecNormalize` for the small arrays of a step, in one call instead of thirty.
 
 Batch moments are taken in the observations' own precision and merged in float64, operation by operation as
-:class:`RunningMeanStd` does, so that compiled and uncompiled statistics agree to the last bit (rewards: nearly).
+:class:`RunningMeanStd` does, so that compiled and uncompiled statistics agree to the last bit: what else the process
+has imported decides the speed alone.
 """
 
 from __future__ import annotations
@@ -73,21 +74,26 @@ def _compiled() -> Kernels:
                     scaled = -limit
                 normalised[row, feature] = np.float32(scaled)
 
-    @kernel("UniTuple(float64, 2)(float64[::1], float64, float64, float64)", fastmath=False)
-    def rewards(returns: Array, mean: float, variance: float, count: float) -> tuple[float, float]:
-        """Mean and variance with the running ``returns`` [env] taken in."""
-        size = len(returns)
-        total = count + size
-        batch_mean = 0.0
-        for row in range(size):
-            batch_mean += returns[row]
-        batch_mean /= size
-        batch_variance = 0.0
-        for row in range(size):
-            batch_variance += (returns[row] - batch_mean) ** 2
-        batch_variance /= size
-        delta = batch_mean - mean
-        squares = variance * count + batch_variance * size + delta * delta * count * size / total
-        return mean + delta * size / total, squares / total
+    compiled = kernel("UniTuple(float64, 2)(float64[::1], float64, float64, float64)", fastmath=False)(merged_rewards)
+    return Kernels(observations, compiled)
 
-    return Kernels(observations, rewards)
+
+def merged_rewards(returns: Array | list[float], mean: float, variance: float, count: float) -> tuple[float, float]:
+    """Mean and variance with the running ``returns`` [env] taken in; the same numbers, compiled or not.
+
+    The sums are taken one by one: NumPy's own go in another order from eight numbers on.
+    """
+    size = len(returns)
+    total = count + size
+    batch_mean = 0.0
+    for row in range(size):
+        batch_mean += returns[row]
+    batch_mean /= size
+    batch_variance = 0.0
+    for row in range(size):
+        deviation = returns[row] - batch_mean
+        batch_variance += deviation * deviation
+    batch_variance /= size
+    delta = batch_mean - mean
+    squares = variance * count + batch_variance * size + delta * delta * count * size / total
+    return mean + delta * size / total, squares / total

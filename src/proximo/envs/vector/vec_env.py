@@ -102,6 +102,7 @@ class VecEnv(ABC):
     """
 
     reset_infos: list[Info]
+    state_gaps: Sequence[str] = ()  # attributes that were missing when a state was last put back
 
     def __init__(self, num_envs: int, observation_space: Space, action_space: Space) -> None:
         self.num_envs = num_envs
@@ -281,7 +282,7 @@ class VecEnv(ABC):
                 f"the state is of {what}, here are {self.num_envs} environments without wrapper; make and wrap them as "
                 "they were when it was taken"
             )
-        self.set_environment_states(state["environments"])
+        self.state_gaps = self.set_environment_states(state["environments"]) or []
         self._seeds = deepcopy(state["seeds"])
         self._options = deepcopy(state["options"])
         self.reset_infos = deepcopy(state["reset_infos"])
@@ -301,7 +302,8 @@ class VecEnv(ABC):
         """The state of every environment."""
         raise no_state(self)
 
-    def set_environment_states(self, states: Sequence[Any]) -> None:
+    def set_environment_states(self, states: Sequence[Any]) -> list[str] | None:
+        """Put every environment into its state; gives the attributes that are missing there or here, if any."""
         raise no_state(self)
 
     def has_state(self) -> bool:

@@ -111,7 +111,7 @@ class VecMonitor(StepTransform):
 
     def own_state(self) -> dict[str, Any]:
         state = {"totals": self.totals.state(), "episode_count": self.episode_count}
-        return state if self.results_writer is None else {**state, "file": self.results_writer.contents()}
+        return state if self.results_writer is None else {**state, "file": self.results_writer.place()}
 
     def set_own_state(self, state: Mapping[str, Any]) -> None:
         self.totals.load_state(state["totals"])

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from proximo.data import Array, Observation, StepArrays
-from proximo.envs.rendering import write_video
+from proximo.data import Observation, StepArrays
+from proximo.envs.rendering import Film
 from proximo.envs.vector.vec_env import StepTransform, VecEnv
 from proximo.errors import ArgumentValueError
 from proximo.other_libraries import stands_for
@@ -47,7 +47,7 @@ class VecVideoRecorder(StepTransform):
         self.name_prefix = name_prefix
         self.step_id = 0
         self.recording = False
-        self.recorded_frames: list[Array] = []
+        self._film: Film | None = None
 
     def _environment_metadata(self) -> dict[str, Any]:
         try:
@@ -65,7 +65,7 @@ class VecVideoRecorder(StepTransform):
         self.step_id += 1
         if self.recording:
             self._capture()
-            if len(self.recorded_frames) > self.video_length:
+            if self._film is not None and self._film.frames > self.video_length:
                 self._finish()
         elif self.record_video_trigger(self.step_id):
             self._start()
@@ -77,6 +77,9 @@ class VecVideoRecorder(StepTransform):
         self.video_name = f"{self.name_prefix}-step-{self.step_id}-to-step-{last_step}.mp4"
         self.video_path = str(Path(self.video_folder) / self.video_name)
         self.recording = True
+        Path(self.video_folder).mkdir(parents=True, exist_ok=True)
+        self._film = Film(self.video_path, self.frames_per_sec)
+        self.video_path = str(self._film.path)
         self._capture()
 
     def _capture(self) -> None:
@@ -85,14 +88,14 @@ class VecVideoRecorder(StepTransform):
             warnings.warn(f"filming stopped: expected an image from render(), got {type(frame).__name__}", stacklevel=2)
             self._finish()
             return
-        self.recorded_frames.append(frame)
+        if self._film is not None:
+            self._film.add(frame)
 
     def _finish(self) -> None:
-        """Write what was recorded, if anything."""
-        frames, self.recorded_frames, self.recording = self.recorded_frames, [], False
-        if frames:
-            Path(self.video_folder).mkdir(parents=True, exist_ok=True)
-            self.video_path = str(write_video(self.video_path, frames, self.frames_per_sec))
+        """End the film, if there is one."""
+        film, self._film, self.recording = self._film, None, False
+        if film is not None:
+            film.close()
 
     rows_in_state = ()
 

@@ -46,7 +46,8 @@ class SubprocVecEnv(BufferedVecEnv):
       is made again by its factory and reset with a new seed, which follows from the old one. The row of that step is no
       experience: reward 0, truncated, ``valid`` False, the final observation the last one that was really seen, no
       episode statistics, and the cause in the info's ``env_failure``. What ``set_attr`` and ``env_method`` changed is
-      lost. Each environment has ``max_restarts`` restarts; after failures in a row they wait longer and longer.
+      lost. Each environment has ``max_restarts`` restarts, and ``restarts_per_hour`` (None: any number) within an hour;
+      after failures in a row they wait longer and longer.
     """
 
     def __init__(
@@ -57,7 +58,8 @@ class SubprocVecEnv(BufferedVecEnv):
         on_env_failure: str = "raise",
         step_timeout: float | None = 600.0,
         reset_timeout: float | None = 600.0,
-        max_restarts: int = 5,
+        max_restarts: int = 100,
+        restarts_per_hour: int | None = 5,
     ) -> None:
         if not env_fns:
             raise ValueError("got no environment factories; pass at least one")
@@ -65,7 +67,7 @@ class SubprocVecEnv(BufferedVecEnv):
             if timeout is not None and not timeout > 0:
                 raise ValueError(f"{name} must be a positive number of seconds or None, got {timeout}")
         self.step_timeout, self.reset_timeout = step_timeout, reset_timeout
-        self._policy = RestartPolicy(len(env_fns), on_env_failure, max_restarts)
+        self._policy = RestartPolicy(len(env_fns), on_env_failure, max_restarts, restarts_per_hour)
         self._pool = WorkerPool(list(env_fns), start_method, envs_per_worker, self._policy, reset_timeout)
         self._finalizer = weakref.finalize(self, self._pool.close)
         with self._pool.closing_on(BaseException):
@@ -225,9 +227,10 @@ class SubprocVecEnv(BufferedVecEnv):
         parts = self._ask_for_state([Call("call_for_state", ("environment_states",))] * len(self._pool.handles))
         return [state for part in parts for state in part]
 
-    def set_environment_states(self, states: Sequence[Any]) -> None:
+    def set_environment_states(self, states: Sequence[Any]) -> list[str]:
         mine = [[states[index] for index in handle.indices] for handle in self._pool.handles]
-        self._ask_for_state([Call("call_for_state", ("set_environment_states", part)) for part in mine])
+        gaps = self._ask_for_state([Call("call_for_state", ("set_environment_states", part)) for part in mine])
+        return sorted({gap for part in gaps for gap in part})
 
     def has_state(self) -> bool:
         return all(self._ask_for_state([Call("call_for_state", ("has_state",))] * len(self._pool.handles)))

@@ -24,6 +24,7 @@ SECONDS_TO_CLOSE = 5.0  # for a worker to close its environments before it is te
 SECONDS_AFTER_ERROR = 0.5  # the same when the error is what the user waits for
 _SECONDS_TO_START = 60.0  # at least, for a process to import what its environments need
 _SECONDS_TO_DIE = 1.0  # from the end of the pipe to the end of the process
+_HOUR = 3600.0  # seconds
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0  # seconds before an environment that failed twice is made again
 
 
@@ -192,13 +193,21 @@ def _await_end(processes: Sequence[BaseProcess], seconds: float) -> None:
 class RestartPolicy:
     """Whether, how soon and with which seed environments that failed are made again."""
 
-    def __init__(self, num_envs: int, on_env_failure: str, max_restarts: int) -> None:
+    clock = staticmethod(time.monotonic)
+
+    def __init__(
+        self, num_envs: int, on_env_failure: str, max_restarts: int, restarts_per_hour: int | None = None
+    ) -> None:
         if on_env_failure not in ("raise", "restart"):
             raise ValueError(f"on_env_failure must be 'raise' or 'restart', got {on_env_failure!r}")
         if max_restarts < 0:
             raise ValueError(f"max_restarts must be at least 0, got {max_restarts}")
+        if restarts_per_hour is not None and restarts_per_hour < 1:
+            raise ValueError(f"restarts_per_hour must be at least 1, or None for no limit, got {restarts_per_hour}")
         self.restarts = on_env_failure == "restart"
         self.max_restarts = max_restarts
+        self.restarts_per_hour = restarts_per_hour
+        self.moments: list[list[float]] = [[] for _ in range(num_envs)]  # of the restarts of the last hour
         self.counts = [0] * num_envs  # restarts so far
         self.in_a_row = [0] * num_envs  # of these, since the environment last finished an episode
         self.seeds: list[int | None] = [None] * num_envs  # latest given for a reset
@@ -215,10 +224,16 @@ class RestartPolicy:
             self.counts[index] += 1
             self.in_a_row[index] += 1
         most = max(self.counts[index] for index in indices)
+        within_the_hour = max(self._count_within_the_hour(index) for index in indices)
         who = f"environment {indices[0]}" if len(indices) == 1 else f"environments {indices[0]} to {indices[-1]}"
         if most > self.max_restarts:
             raise type(cause)(
                 f"{who} failed once more after max_restarts={self.max_restarts} restarts: {cause}"
+            ) from cause
+        if self.restarts_per_hour is not None and within_the_hour > self.restarts_per_hour:
+            raise type(cause)(
+                f"{who} failed {within_the_hour} times within an hour, more than restarts_per_hour="
+                f"{self.restarts_per_hour}: {cause}"
             ) from cause
         warnings.warn(
             f"{summary(cause)}; {who} made again (restart {most} of at most {self.max_restarts}), "
@@ -226,6 +241,12 @@ class RestartPolicy:
             RuntimeWarning,
             stacklevel=2,
         )
+
+    def _count_within_the_hour(self, index: int) -> int:
+        """Restarts of an environment in the last hour, one more now."""
+        now = self.clock()
+        self.moments[index] = [moment for moment in self.moments[index] if now - moment < _HOUR] + [now]
+        return len(self.moments[index])
 
     def finished(self, index: int) -> None:
         """Note that an environment came to the end of an episode."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from proximo.data import Array, Info
 from proximo.errors import MissingExtraError, ProximoError
+from proximo.files.append_only import cut_back, place_in
 from proximo.files.budgets import Budgets
 from proximo.files.plain_text import parse_json, printable
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["LoadMonitorResultsError", "Monitor", "ResultsWriter", "get_monitor_files", "load_results"]
+
+
+KEPT_EPISODES = 100
+"""Episodes that a state remembers; it must not grow with a training."""
 
 
 class LoadMonitorResultsError(ProximoError):
@@ -113,18 +118,21 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
     def get_state(self) -> dict[str, Any]:
         state = {
             "rewards": np.array(self.rewards, np.float64),
-            "returns": np.array(self.episode_returns, np.float64),
-            "lengths": np.array(self.episode_lengths, np.int64),
-            "times": np.array(self.episode_times, np.float64),
+            "returns": np.array(self.episode_returns[-KEPT_EPISODES:], np.float64),
+            "lengths": np.array(self.episode_lengths[-KEPT_EPISODES:], np.int64),
+            "times": np.array(self.episode_times[-KEPT_EPISODES:], np.float64),
             "seconds": time.time() - self.t_start,
             "needs_reset": self.needs_reset,
             "reset_info": dict(self.current_reset_info),
             "steps_before_episode": self._steps_before_episode,
         }
-        return state if self.results_writer is None else {**state, "file": self.results_writer.contents()}
+        return state if self.results_writer is None else {**state, "file": self.results_writer.place()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`get_state` gave; time goes on from then, as if nothing lay between."""
+        """Go on from what :meth:`get_state` gave; time goes on from then, as if nothing lay between.
+
+        Of the episodes before, the latest 100 are remembered; the file has them all.
+        """
         self.rewards = state["rewards"].tolist()
         self.episode_returns = state["returns"].tolist()
         self.episode_lengths = state["lengths"].tolist()
@@ -172,7 +180,11 @@ def going_on_with_files() -> Iterator[None]:
 
 
 class ResultsWriter:
-    """Append episodes to a monitor file; a name that does not end in ``monitor.csv`` gets that ending."""
+    """Append episodes to a monitor file; a name that does not end in ``monitor.csv`` gets that ending.
+
+    A file that is there and to be overridden stays as it is until the first episode is written, so that a training
+    that is resumed can go on with it.
+    """
 
     def __init__(
         self,
@@ -185,34 +197,50 @@ class ResultsWriter:
         if not str(filename).endswith(Monitor.EXT):
             path = path / Monitor.EXT if path.is_dir() else Path(f"{filename}.{Monitor.EXT}")
         path = path.resolve()
-        mode = "w" if override_existing and not _going_on.get() else "a"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.file_handler = open(path, mode, newline="\n", encoding="utf-8")  # noqa: SIM115, closed by close()
+            self.file_handler = open(path, "a", newline="\n", encoding="utf-8")  # noqa: SIM115, closed by close()
         except OSError as error:
             raise OSError(
                 error.errno,
                 f"cannot write the episode statistics to {path}: {error.strerror}; choose another monitor_dir, or none",
             ) from error
         self.logger = csv.DictWriter(self.file_handler, fieldnames=("r", "l", "t", *extra_keys))
-        if self.file_handler.tell() == 0:
-            self.file_handler.write(f"#{json.dumps(header or {})}\n")
-            self.logger.writeheader()
+        self._header = f"#{json.dumps(header or {})}\n"
+        is_new = self.file_handler.tell() == 0
+        self._starts_over = override_existing and not _going_on.get() and not is_new
+        if is_new:
+            self._write_header()
+
+    def _write_header(self) -> None:
+        self.file_handler.seek(0)
+        self.file_handler.truncate()
+        self.file_handler.write(self._header)
+        self.logger.writeheader()
         self.file_handler.flush()
 
     def write_row(self, epinfo: Info) -> None:
+        if self._starts_over:
+            self._starts_over = False
+            self._write_header()
         self.logger.writerow(epinfo)
         self.file_handler.flush()
 
-    def contents(self) -> Array:
-        """The file so far, as bytes [length] uint8."""
-        return np.fromfile(self.file_handler.name, np.uint8)
+    def place(self) -> dict[str, Any]:
+        """Where the file ends, for :meth:`restore`."""
+        return {"bytes": 0} if self._starts_over else place_in(self.file_handler)
 
-    def restore(self, contents: Array) -> None:
-        """Have the file as it was, whatever has been written since or by whom."""
+    def restore(self, place: Mapping[str, Any] | Array) -> None:
+        """Have the file as it was, whatever has been written since; version 0.1.0 kept all its bytes [length] uint8."""
+        if isinstance(place, Mapping):
+            self._starts_over = place["bytes"] == 0  # taken before the first episode
+            if not self._starts_over:
+                cut_back(self.file_handler, place)
+            return
+        self._starts_over = False
         self.file_handler.seek(0)
         self.file_handler.truncate()
-        self.file_handler.write(np.asarray(contents, np.uint8).tobytes().decode())
+        self.file_handler.write(np.asarray(place, np.uint8).tobytes().decode())
         self.file_handler.flush()
 
     def close(self) -> None:
