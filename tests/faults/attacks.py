@@ -92,7 +92,10 @@ def pickles() -> dict[str, dict[str, bytes]]:
     objects = kept(ORDERED) + b"N" + (b"\x85" + put(1) + b"0" + get(0) + get(1) + b"R") * 50_000
     nowhere = called(name("torch._utils", "_rebuild_tensor_v2"), NESTED + b"Q", b"K\x00", b")", b")")
     long_key, same_key = text("k" * 10**6), text("k" * 10**6)
-    box, statistics = built(BOX, low=SHARED_ARRAY, high=SHARED_ARRAY), built(STATISTICS, mean=SHARED_ARRAY, var=b"N")
+    box, statistics = (
+        built(BOX, low=SHARED_ARRAY, high=SHARED_ARRAY),
+        built(STATISTICS, mean=SHARED_ARRAY, var=SHARED_ARRAY, count=b"K\x01"),
+    )
     large_shape = kept(bytes_(0), UINT8, b"(" + integer(2**60) * 20_000 + b"t")
     schedule = built(name("stable_baselines3.common.utils", "ConstantSchedule"), val=integer(10**400))
     return {
@@ -109,25 +112,26 @@ def pickles() -> dict[str, dict[str, bytes]]:
             "lists of lists, 28 levels, four of each": levels,
         },
         "output": {
-            "arrays of the same bytes": shared_bytes(100_000) + many(SHARED_ARRAY, 12_000),
-            "boxes of the same bytes": shared_bytes(100_000) + many(box, 3_000),
-            "statistics of the same bytes": shared_bytes(100_000) + many(statistics, 3_000),
-            "queues of the same list": kept(many(b"K\x01", 30_000)) + many(called(QUEUE, get(0)), 30_000),
-            "tables of the same list": kept(many(b"K\x01K\x02\x86", 20_000)) + many(called(ORDERED, get(0)), 20_000),
-            "one text many times": kept(text("x" * 10**6)) + many(get(0), 100_000),
+            "arrays of the same bytes": shared_bytes(100_000) + many(SHARED_ARRAY, 4_000),
+            "boxes of the same bytes": shared_bytes(100_000) + many(box, 1_000),
+            "statistics of the same bytes": shared_bytes(100_000) + many(statistics, 1_000),
+            "queues of the same list": kept(many(b"K\x01", 10_000)) + many(called(QUEUE, get(0)), 10_000),
+            "tables of the same list": kept(many(b"X\x01\x00\x00\x00kK\x02\x86", 10_000))
+            + many(called(ORDERED, get(0)), 10_000),
+            "one text many times": kept(text("x" * 10**6)) + many(get(0), 10_000),
             "half a million objects": kept(ORDERED) + many(get(0) + b")\x81", 170_000),
         },
         "work": {
-            "huge integer as key": kept(integer(2**8_000_000)) + b"}(" + (get(0) + b"N") * 100_000 + b"u",
+            "huge integer as key": kept(integer(2**8_000_000)) + b"}(" + (get(0) + b"N") * 20_000 + b"u",
             "tuple of long integers as key": kept(b"(" + integer(2**30_000) * 60 + b"t")
             + b"}("
-            + (get(0) + b"N") * 100_000
+            + (get(0) + b"N") * 20_000
             + b"u",
-            "keys with one hash": b"}(" + b"".join(integer(i * COLLIDING) + b"N" for i in range(60_000)) + b"u",
-            "memo with one hash": b"N" + b"".join(b"p%d\n" % (i * COLLIDING) for i in range(60_000)),
+            "keys with one hash": b"}(" + b"".join(integer(i * COLLIDING) + b"N" for i in range(30_000)) + b"u",
+            "memo with one hash": b"N" + b"".join(b"p%d\n" % (i * COLLIDING) for i in range(30_000)),
             "two long texts as keys in turn": kept(long_key, same_key)
             + b"}("
-            + (get(0) + b"N" + get(1) + b"N") * 60_000
+            + (get(0) + b"N" + get(1) + b"N") * 20_000
             + b"u",
             "shapes of many numbers": large_shape + many(SHARED_ARRAY, 20_000),
             "text of a type": built(DISCRETE, n=b"K\x03", dtype=text("i4," * 100_000)),
@@ -214,7 +218,7 @@ def _own_attacks(own: bytes) -> Iterator[tuple[str, str, bytes]]:
     def tagged(kind: str, value: Any) -> dict[str, Any]:
         return {"$": kind, "value": value}
 
-    pairs = [[i * COLLIDING, 1] for i in range(60_000)]
+    pairs = [[i * COLLIDING, 1] for i in range(30_000)]
     yield "work", "own: keys with one hash", changed(policy_kwargs={"net_arch": tagged("dict", pairs)})
     many = [2**60] * 60_000
     huge = tagged("array", {"dtype": "float32", "shape": many, "fill": 0})

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from proximo.cli.main import main
+from proximo.envs.rendering import write_video
 from proximo.functional.statistics import mean_interval
 from proximo.reports.content import numbers
 from proximo.reports.page import as_json
@@ -38,11 +39,12 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
-    """A run of the real command, with film, warning and evaluation."""
+    """A run of the real command, with warning, evaluations and film (a short one: filming takes seconds)."""
     folder = tmp_path_factory.mktemp("runs")
-    words = ["--steps", "2000", "--seed", "1", "--eval-episodes", "4", "--video", "--device", "cuda"]
+    words = ["--steps", "2000", "--seed", "1", "--eval-every", "1024", "--eval-episodes", "4", "--device", "cuda"]
     assert main(["train", "CartPole-v1", *words, "--runs-dir", str(folder)]) == 0
     (run,) = folder.iterdir()
+    write_video(run / "video.gif", [np.full((32, 48, 3), shade, np.uint8) for shade in (0, 255)], 10)
     return run
 
 
@@ -88,33 +90,34 @@ def test_a_real_run_from_its_folder_to_the_browser(trained, browser, tmp_path):
     assert browser.evaluate("document.title") == "PPO on CartPole-v1"
     (row,) = texts(browser, ".results tbody tr")
     mean, low, high = mean_interval(evaluation["episode_rewards"])
-    last = rows[-1]
+    last = [row for row in rows if row["rollout/ep_rew_mean"]][-1]
+    with np.load(trained / "evaluations.npz") as arrays:
+        means, steps = arrays["results"].mean(axis=1), arrays["timesteps"]
+    best = f"{means.max():.2f}at {steps[means.argmax()]:,} steps"
     expected = [
         f"PPO on CartPole-v1, seed 1{trained.name}", f"{int(last['time/total_timesteps']):,}",
-        f"{float(last['rollout/ep_rew_mean']):.2f}", f"{mean:.2f}{low:.2f} … {high:.2f}, 4 episodes", "–",
+        f"{float(last['rollout/ep_rew_mean']):.2f}", f"{mean:.2f}{low:.2f} … {high:.2f}, 4 episodes", best,
         f"{float(last['rollout/ep_len_mean']):.1f}", "finished",
     ]  # fmt: skip
     assert row == "".join(expected)
-    assert browser.evaluate("document.querySelector('.film img').naturalWidth") == 480
+    assert browser.evaluate("document.querySelector('.film img').naturalWidth") == 48
     (speed,) = texts(browser, ".times tbody tr")
     assert f"{int(last['time/fps']):,}" in speed
-    assert re.search(r"rollouts \d+ %, updates \d+ %, .*film \d+ %", speed)
+    assert re.search(r"rollouts \d+ %, updates \d+ %, .*evaluation \d+ %", speed)
     warning = "--device is 'cuda', but PyTorch finds no CUDA here: using the CPU"
     assert texts(browser, ".warnings li") == [warning + trained.name]
     (command,) = texts(browser, "#repeat .command:first-child pre")
     assert command.startswith("proximo train --preset ")
-    assert command.endswith(f"{trained.name} --eval-episodes 4 --video --device cuda")
+    assert command.endswith(f"{trained.name} --eval-every 1024 --eval-episodes 4 --device cuda")
     assert json.loads((trained / "versions.json").read_text())["packages"]["torch"] in texts(browser, "#versions")[0]
 
 
 @needs_browser
 def test_the_command_repeats_the_run(trained, browser, tmp_path, monkeypatch):
-    """As it stands on the page, but for the film."""
     monkeypatch.chdir(trained.parent.parent)
     browser.open(report(tmp_path, trained).as_uri())
     (command,) = texts(browser, "#repeat .command:first-child pre")
-    words = [word for word in command.split()[1:] if word != "--video"]
-    assert main([*words, "--runs-dir", str(tmp_path / "again")]) == 0
+    assert main([*command.split()[1:], "--runs-dir", str(tmp_path / "again")]) == 0
     (again,) = (tmp_path / "again").iterdir()
     columns = [
         [row["rollout/ep_rew_mean"] for row in csv.DictReader((run / "progress.csv").open())]

@@ -194,7 +194,9 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
         self.rollout_buffer = self._make_buffer()
-        self.policy = self.policy_class(lr_schedule=self.lr_schedule, **self.policy_arguments()).to(self.device)
+        arguments = self.policy_arguments()
+        spaces = arguments.pop("observation_space"), arguments.pop("action_space")  # a user's class may rename them
+        self.policy = self.policy_class(*spaces, self.lr_schedule, **arguments).to(self.device)
         self.runtime.choice, self.runtime.precision = self._backend_choice, self.precision
         self.runtime.sde_sample_freq = self.sde_sample_freq
         self.learner = self._make_learner()

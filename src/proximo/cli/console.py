@@ -204,7 +204,7 @@ def _is_on(stream: TextIO, number: int) -> bool:
 
 def counting(description: str, total: int, unit: str) -> ProgressDisplay:
     """A live bar that counts to ``total`` and then vanishes; silent where there is no terminal."""
-    return ProgressDisplay(total, description, output(), unit=unit, transient=True)
+    return ProgressDisplay(total, description, output(), unit=unit, transient=True, takes_prints=False)
 
 
 def shown_path(path: os.PathLike[str] | str) -> str:

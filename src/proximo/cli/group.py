@@ -26,7 +26,8 @@ class Group:
 
     @classmethod
     def create(cls, root: Path, title: str, seeds: Sequence[int], jobs: int, words: Sequence[str]) -> Group:
-        shown = f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+        is_range = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+        shown = f"{seeds[0]}-{seeds[-1]}" if is_range else "_".join(map(str, seeds))
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = make_unique_folder(root / file_name(f"{title}-seeds-{shown}-{stamp}"))
         group = cls(path, tuple(seeds), jobs, tuple(words_of_each(words)))
@@ -54,6 +55,11 @@ class Group:
     def runs(self) -> dict[int, Run]:
         """The runs that there are, by their seed; of several with one seed the latest."""
         return {run.config.seed: run for run in map(Run.open, runs_of_group(self.path))}
+
+    def set_aside(self, run: Run) -> None:
+        """Move a run that is to be trained from the beginning again into the folder ``failed``."""
+        (self.path / "failed").mkdir(exist_ok=True)
+        run.folder.path.rename(self.path / "failed" / run.folder.path.name)
 
     def log(self, seed: int) -> Path:
         """What the training with that seed prints."""

@@ -389,7 +389,8 @@ class Collector:
             return
         self._broken.blank(rollout.steps, observations)
         following = self._next_observations(rollout, observations)
-        rollout.rewards[self._broken.led_nowhere(following)] = np.nan  # these steps are cut out, reward and all
+        broken = self._broken.led_nowhere(rollout, following)
+        rollout.rewards[broken] = np.nan  # these steps are cut out, reward and all
         shaper(rollout, following)
 
     def leave_out_non_finite(self, rollout: Rollout) -> None:

@@ -391,7 +391,7 @@ class _DumpLogs(BaseCallback):
 class ProgressBarCallback(BaseCallback):
     """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second.
 
-    ``console`` is where, standard output by default.
+    ``console`` is where, and then prints of others stay where they go; standard output by default, and they go above.
     """
 
     _SECONDS_BETWEEN_UPDATES = 0.1
@@ -410,7 +410,9 @@ class ProgressBarCallback(BaseCallback):
         self._first_timestep = self.num_timesteps
         if not self._is_writer:
             return
-        self._display = ProgressDisplay(self.locals["total_timesteps"] - self._first_timestep, console=self._console)
+        steps = self.locals["total_timesteps"] - self._first_timestep
+        place: dict[str, Any] = {} if self._console is None else {"console": self._console, "takes_prints": False}
+        self._display = ProgressDisplay(steps, **place)
         self._display.start()
         self._next_update = 0.0
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from proximo.errors import ModelFileError
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import parse_json
 from proximo.training.callback_base import BaseCallback
 
 ACTIVITIES = ("rollouts", "updates", "checkpoints", "evaluation", "film", "other")
@@ -106,8 +109,8 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     events = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
+            entry = parse_json(line.encode(), Budgets(), strict=False)
+        except ModelFileError:
             continue
         if isinstance(entry, dict) and isinstance(entry.get("event"), str):
             events.append(entry)

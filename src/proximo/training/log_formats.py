@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -227,7 +229,7 @@ class CSVOutputFormat(KVWriter):
         self.keys: list[str] = []
         self.rows = 0
         if resume and (records := self._records()):
-            self.keys, self.rows = records[0][:-1].split(","), len(records) - 1
+            self.keys, self.rows = next(csv.reader(records[:1])), len(records) - 1
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         shown = filter_excluded_keys(key_values, key_excluded, "csv")
@@ -237,7 +239,7 @@ class CSVOutputFormat(KVWriter):
             past = [record[:-1] + "," * len(new_keys) + "\n" for record in self._records()[1:]]
             self.keys.extend(new_keys)
             self._rewrite(past)
-        self.file.write(",".join(cells.get(key, "") for key in self.keys) + "\n")
+        self.file.write(_csv_line([cells.get(key, "") for key in self.keys]))
         self.file.flush()
         self.rows += 1
 
@@ -253,7 +255,7 @@ class CSVOutputFormat(KVWriter):
         name = self.file.name
         self.file.close()
         with replacing(Path(name)) as stream:
-            stream.write((",".join(self.keys) + "\n" + "".join(records)).encode())
+            stream.write((_csv_line(self.keys) + "".join(records)).encode())
         self.file = _open_text(name, resume=True)
 
     def get_state(self) -> dict[str, Any]:
@@ -275,12 +277,17 @@ class CSVOutputFormat(KVWriter):
     @staticmethod
     def _cell(value: Any) -> str:
         _refuse_media(value, ("csv",))
-        if value is None:
-            return ""
-        return '"' + value.replace('"', '""') + '"' if isinstance(value, str) else str(value)
+        return "" if value is None else str(value)
 
     def close(self) -> None:
         self.file.close()
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    """A record; keys, lists and texts with commas, quotes or line breaks stay one cell."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
 
 
 class TensorBoardOutputFormat(KVWriter):

@@ -17,7 +17,8 @@ from typing import Any
 
 from proximo.errors import ModelFileError, ProximoError
 from proximo.files.atomic import replacing
-from proximo.files.plain_text import TOML_BYTES, parse_toml
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import TOML_BYTES, parse_json, parse_toml
 
 PACKAGES = ("proximo", "torch", "numpy", "numba", "scipy", "gymnasium", "safetensors")
 ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-envs-gymnasium", "procgen-mirror")
@@ -143,13 +144,14 @@ class RunFolder:
     def read_result(self) -> dict[str, Any] | None:
         """What :meth:`write_result` wrote; None for a run that is not over."""
         try:
-            found: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
+            with self.result.open("rb") as stream:
+                found = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), str(self.result), strict=False)
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise RunFolderError(
-                f"{self.result} is no valid JSON ({error}); resume the run to write it again"
-            ) from error
+        except ModelFileError as error:
+            raise RunFolderError(f"{error}; resume the run to write it again") from error
+        if not isinstance(found, dict):
+            raise RunFolderError(f"{self.result} holds no table; resume the run to write it again")
         return found
 
     def write_versions(self) -> dict[str, Any]:
