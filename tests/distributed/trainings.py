@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,12 +157,29 @@ def begin(name: str, counts: Sequence[int], folder: str, total: int, stop_at: in
     return outcome(model)
 
 
-def go_on(name: str, counts: Sequence[int], folder: str) -> dict[str, Any]:
-    """Train the rest from the newest checkpoint."""
+def go_on(name: str, counts: Sequence[int], folder: str, stop_at: int = 10**9) -> dict[str, Any]:
+    """Train the rest from the newest checkpoint, or a part of it."""
     kind, _, _, of_env, normalize = CASES[name]
     newest = CheckpointFolder(folder).newest() if os.environ.get("RANK", "0") == "0" else "only rank 0 needs it"
     model = kind.load(newest, env=environments(own_count(counts), normalize, **of_env))
-    model.resume(callback=PeriodicCheckpoints(folder, every_steps=1))
+    model.resume(callback=[PeriodicCheckpoints(folder, every_steps=1), StopAt(stop_at)])
+    return outcome(model)
+
+
+class Dawdler(BaseCallback):
+    """Lets one rank take ten times as long for its steps."""
+
+    def _on_step(self) -> bool:
+        now = time.monotonic()
+        if self.model.rank == 1:
+            time.sleep(min(9 * (now - getattr(self, "_last", now)), 0.05))
+        self._last = time.monotonic()
+        return True
+
+
+def dawdle(name: str, counts: Sequence[int], steps: int) -> dict[str, Any]:
+    model = make_model(name, own_count(counts))
+    model.learn(steps, callback=Dawdler())
     return outcome(model)
 
 
