@@ -80,7 +80,7 @@ def test_what_is_included_and_would_not_come_back_is_said(tmp_path: Path) -> Non
         model.save(tmp_path / "model.zip", include=["note"])
 
 
-@pytest.mark.parametrize("name", ["env", "_logger", "reward_shaper", "_callback", "companions", "device"])
+@pytest.mark.parametrize("name", ["env", "_logger", "runtime", "_callback", "companions", "device"])
 def test_attributes_of_the_library_are_not_the_files(name: str, saved: Path) -> None:
     with pytest.warns(UserWarning, match="which is not set"):
         model = PPO.load(rewritten(saved, **{name: "strange"}), device="cpu")
