@@ -63,7 +63,7 @@ def test_normalisation_is_found_saved_and_resumed(way: str, run: Run, proximo_mo
     ("algorithm", "env", "hyperparameters"),
     [
         ("trpo", "CartPole-v1", ("n_envs:2", "n_steps:64")),
-        ("ppo_lstm", "CartPole-v1", ("n_envs:2", "n_steps:32")),
+        ("ppo_lstm", "CartPoleNoVel-v1", ("n_envs:2", "n_steps:32", "batch_size:32")),
         ("ppo", "PongNoFrameskip-v4", ("n_envs:2", "n_steps:32", "batch_size:32")),
     ],
 )
