@@ -71,7 +71,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "__init__" in vars(cls) and cls.__module__.startswith("proximo."):
+        own = "__init__" in vars(cls) and hasattr(cls, "config_class")
+        if own and cls.__module__.startswith("proximo."):
             cls.__doc__ = f"{cls.__doc__ or ''}\n    Arguments:\n\n{describe_arguments(cls)}\n    "
 
     def __init__(
@@ -169,9 +170,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
         self.rollout_buffer = self._make_buffer()
-        self.policy = self.policy_class(
-            self.observation_space, self.action_space, self.lr_schedule, use_sde=self.use_sde, **self.policy_kwargs
-        ).to(self.device)
+        self.policy = self._make_policy().to(self.device)
         self.runtime.choice, self.runtime.precision = self._backend_choice, self.precision
         self.runtime.sde_sample_freq = self.sde_sample_freq
         self.learner = self._make_learner()
@@ -180,6 +179,11 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self.runtime.bind()
         self._known_values = {name: plain_number(getattr(self, name)) for name in self.config_class.names()}
         self._configuration = self.config_class(**self._known_values)
+
+    def _make_policy(self) -> ActorCriticPolicy:
+        return self.policy_class(
+            self.observation_space, self.action_space, self.lr_schedule, use_sde=self.use_sde, **self.policy_kwargs
+        )
 
     def _make_learner(self) -> Any:
         return checked_learner_class(self.learner_class, self.default_learner_class)(self.runtime)

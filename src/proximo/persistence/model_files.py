@@ -17,7 +17,7 @@ from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode, encode
 from proximo.files.fields import decode_fields, encode_fields
 from proximo.functional.spaces import check_for_correct_spaces
-from proximo.networks import maskable, phasic, recurrent
+from proximo.networks import decoupled, maskable, phasic, recurrent
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
 from proximo.version import __version__
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 
 # imported so that their policies are registered: a file may name any policy of the library
-POLICY_MODULES = (maskable, phasic, recurrent)
+POLICY_MODULES = (decoupled, maskable, phasic, recurrent)
 
 COMMON_FIELDS = (
     "policy_class",
@@ -70,7 +70,7 @@ def save(
     fields, needs = encode_fields({name: getattr(model, name) for name in sorted(names)})
     tensors: dict[str, Mapping[str, torch.Tensor]] = {"policy": model.policy.state_dict()}
     optimizer = model.policy.optimizer.state_dict()
-    tensors["optimizer"] = _flatten_state(optimizer["state"])
+    tensors["optimizer"] = flatten_state(optimizer["state"])
     if own := model._own_tensors():
         tensors["algorithm"] = own
     if (statistics := model.normalizer_statistics()) is not None:
@@ -121,12 +121,35 @@ def load(
     with _blaming(path):
         _check_network_size(model, tensors["policy"])
         model._setup_model()
-        set_parameters(model, _parameters(manifest, tensors), exact_match=True)
-        model._load_own_tensors(tensors.get("algorithm", {}))
-        model.generator.bit_generator.state = decode(manifest["generator"])
-        if "training_state" in manifest and "training_state" not in (custom_objects or {}):
-            model._training_state = decode(manifest["training_state"], tensors["training_state"])
+        _take_over(model, manifest, tensors)
+    if "training_state" in (custom_objects or {}):
+        model._training_state = None
     return model
+
+
+def load_into(model: OnPolicyAlgorithm, path: str | Path | BinaryIO) -> None:
+    """Go on from a file in a model that is built already, with the arguments that the saved one was built with.
+
+    Weights, optimisers, counters and a checkpoint's training state are taken over, hyperparameters are the model's own.
+    """
+    manifest: dict[str, Any]
+    manifest, tensors = read_archive(path)
+    _check_content(manifest, path, type(model))
+    with _blaming(path):
+        _take_over(model, manifest, tensors)
+        for name in ("num_timesteps", "_total_timesteps", "_n_updates"):
+            setattr(model, name, decode(manifest["fields"][name]))
+    if (normalizer := model.get_vec_normalize_env()) is not None and "normalizer" in tensors:
+        normalizer.load_state({name: tensor.numpy() for name, tensor in tensors["normalizer"].items()})
+
+
+def _take_over(model: OnPolicyAlgorithm, manifest: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    """Weights, optimisers, random generator and training state of a file, into a network of the same shape."""
+    set_parameters(model, _parameters(manifest, tensors), exact_match=True)
+    model._load_own_tensors(tensors.get("algorithm", {}))
+    model.generator.bit_generator.state = decode(manifest["generator"])
+    if "training_state" in manifest:
+        model._training_state = decode(manifest["training_state"], tensors["training_state"])
 
 
 def _load_foreign(
@@ -241,14 +264,14 @@ def _attach_env(model: OnPolicyAlgorithm, env: Any) -> None:
     model._take_env(wrapped)
 
 
-def _flatten_state(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+def flatten_state(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
     """Optimiser state as flat names: {0: {"exp_avg": t}} → {"0.exp_avg": t}."""
     return {
         f"{index}.{name}": torch.as_tensor(value) for index, entry in state.items() for name, value in entry.items()
     }
 
 
-def _unflatten_state(flat: Mapping[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+def unflatten_state(flat: Mapping[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in flat.items():
         index, _, name = key.partition(".")
@@ -262,7 +285,7 @@ def _parameters(manifest: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict
     groups = decode(manifest["optimizer_groups"])
     return {
         "policy": tensors["policy"],
-        "policy.optimizer": {"state": _unflatten_state(tensors["optimizer"]), "param_groups": groups},
+        "policy.optimizer": {"state": unflatten_state(tensors["optimizer"]), "param_groups": groups},
     }
 
 

@@ -1,3 +1,3 @@
 """rllte's module path of BaseDistribution."""
 
-from proximo.rllte.xplore.distribution.base import BaseDistribution as BaseDistribution
+from proximo.networks.distributions.batches import BaseDistribution as BaseDistribution

@@ -1,3 +1,3 @@
 """rllte's module path of BaseStorage."""
 
-from proximo.rllte.xploit.storage.base import BaseStorage as BaseStorage
+from proximo.rollout.tensor_storage import BaseStorage as BaseStorage

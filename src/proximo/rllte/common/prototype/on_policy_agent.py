@@ -1,11 +1,11 @@
-"""The base of on-policy agents: collect a rollout, update, log, evaluate, save."""
+"""The base of on-policy agents: rllte's ``train`` and ``eval`` over the library's loop."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -13,29 +13,36 @@ from typing import Any
 import numpy as np
 import torch
 
+from proximo.agents import hosted
+from proximo.agents.on_policy import MaybeCallback, set_random_seed
 from proximo.analysis.evaluation import evaluate
-from proximo.backends.runtime import Runtime
-from proximo.data import Info, Metrics, Observation, Rollout
+from proximo.config import OnPolicyConfig, PPOConfig
+from proximo.data import Metrics
+from proximo.envs import as_vec_env
+from proximo.errors import ModelFileError
 from proximo.exploration.shaping import IntrinsicReward
-from proximo.rllte.common.acting import PlainPolicyBackend
-from proximo.rllte.common.prototype.base_agent import BaseAgent, to_vec_env
-from proximo.rllte.xploit.policy.actor_critic import NetworkPolicy
-from proximo.rllte.xploit.storage.rollout_storage import StorageBatches, VanillaRolloutStorage
-from proximo.rollout.collector import Collector
-from proximo.rollout.storage import RolloutBuffer
-from proximo.training.allocator import retain_freed_memory
-from proximo.training.loggers import Logger, configure
+from proximo.persistence import model_files
+from proximo.rllte.common.logger import Logger
+from proximo.rllte.common.prototype.base_agent import BaseAgent
+from proximo.rllte.common.prototype.base_policy import OwnNetwork
+from proximo.rllte.xploit.policy.network_policy import NetworkPolicy
+from proximo.rollout.tensor_storage import VanillaRolloutStorage
+from proximo.training.loggers import announce, configure
+from proximo.training.run_folder import file_name, make_unique_folder
 
 EPISODES = 10  # whose mean return and length are logged
 
 
 class OnPolicyAgent(BaseAgent):
-    """Trains on one rollout after another.
+    """Trains on one rollout after another, in the library's loop.
 
     An agent of your own calls ``self.set(encoder=…, policy=…, storage=…)`` in its constructor and implements
     :meth:`update`, in which it loops over ``self.storage.sample()``, asks ``self.policy.evaluate_actions`` and steps
-    ``self.policy.optimizers["opt"]``.
+    ``self.policy.optimizers["opt"]``. ``agent.model`` is the library's algorithm that runs it.
     """
+
+    model_class: type[hosted.Hosted] = hosted.PPO
+    model: hosted.Hosted  # made by freeze()
 
     def __init__(
         self,
@@ -51,9 +58,9 @@ class OnPolicyAgent(BaseAgent):
         if num_steps < 1:
             raise ValueError(f"num_steps is {num_steps}; expected at least one step per rollout")
         self.num_steps = num_steps
-        self._episodes: deque[Info] = deque(maxlen=EPISODES)
-        self._collector = Collector(self.vec_env, self._episodes, deque(maxlen=EPISODES))
-        self._seconds = 0.0  # spent in train()
+        self.logger = Logger()
+        self._annealing = False
+        self._seconds = 0.0  # spent in earlier calls of train()
 
     def _check_storage(self, storage: VanillaRolloutStorage) -> None:
         super()._check_storage(storage)
@@ -66,60 +73,81 @@ class OnPolicyAgent(BaseAgent):
     def update(self) -> Metrics | None:
         raise NotImplementedError(f"{type(self).__name__} must say in update() how it learns from self.storage")
 
-    # -- the backend that acts, and, for the agents of this library, trains
+    # -- the library's algorithm
 
-    def _bind(self) -> None:
-        self.vec_env.seed(self.seed)
-        self._initial_rates = {
-            name: [group["lr"] for group in optimizer.param_groups]
-            for name, optimizer in self.policy.optimizers.items()
+    def freeze(self, init_model_path: str | Path | None = None, th_compile: bool = False) -> None:
+        """Build the network from the modules, once; then take weights from a file of :meth:`save`, if one is given."""
+        self.check()
+        if not self._frozen:
+            set_random_seed(self.seed, using_cuda=self.device.type == "cuda")
+            self.policy.freeze(encoder=self.encoder, dist=self.dist)
+            self.policy.to(self.device)
+            self.model = self._make_model()
+            self._initial_rates = {
+                name: [group["lr"] for group in optimizer.param_groups]
+                for name, optimizer in self.policy.optimizers.items()
+            }
+            self._frozen = True
+        if init_model_path is not None:
+            self.model.set_parameters(init_model_path, exact_match=False)
+        if th_compile:
+            self._compile()
+
+    def _make_model(self) -> hosted.Hosted:
+        own = not isinstance(self.policy, NetworkPolicy)
+        network = OwnNetwork(self.policy) if own else self.policy.network
+        model = self.model_class(
+            self, network, self.vec_env, self._config(), seed=self.seed, device=self.device, stats_window_size=EPISODES,
+            policy_kwargs={} if own else self.policy.policy_kwargs,
+        )  # fmt: skip
+        if not own:
+            model.policy_class = self.policy.policy_class
+        return model
+
+    def _config(self) -> OnPolicyConfig:
+        """Of an agent with an update of its own, only the rollout's hyperparameters count."""
+        return PPOConfig(**self._rollout_settings())
+
+    def _rollout_settings(self) -> dict[str, Any]:
+        storage = self.storage
+        return {
+            "n_steps": self.num_steps,
+            "batch_size": storage.batch_size,
+            "gamma": storage.discount,
+            "gae_lambda": storage.gae_lambda,
+            "normalize_advantage": False,  # the storage has done it, over the whole rollout
         }
-        self._bind_backend()
 
-    def _bind_backend(self) -> None:
-        self.runtime = Runtime(self.generator, obstacle=self._fusing_obstacle)
-        if isinstance(self.policy, NetworkPolicy):
-            self.runtime.policy = self.policy.network
-            self.runtime.bind()
-
-    def _fusing_obstacle(self) -> str | None:
-        if self.aug is not None:
-            return "observations are augmented"
-        if self._own_sampling():
+    def fusing_obstacle(self) -> str | None:
+        if not isinstance(self.policy, NetworkPolicy):
+            return f"policy is {type(self.policy).__name__}"
+        if self.storage.decides():
             return f"{type(self.storage).__name__} samples in its own way"
         return None
 
-    def _own_sampling(self) -> bool:
-        return type(self.storage).sample is not VanillaRolloutStorage.sample
+    def optimizers(self) -> Mapping[str, torch.optim.Optimizer]:
+        found: Mapping[str, torch.optim.Optimizer] = self.policy.optimizers
+        return found
 
-    def _current_backend(self) -> Any:
-        """Who acts: the runtime's backend, or the calls of a policy of the user's own."""
-        return self.runtime.backend if isinstance(self.policy, NetworkPolicy) else PlainPolicyBackend(self.policy)
+    @property
+    def generator(self) -> np.random.Generator:
+        """Draws exploration noise and minibatches."""
+        self.freeze()
+        return self.model.generator
 
     @property
     def backend(self) -> str:
         """Which backend runs the policy, and why: ``"fused"`` or ``"torch: features extractor is MnihCnnEncoder"``."""
         self.freeze()
-        return str(self._current_backend().description)
+        return self.model.backend
 
     def _compile(self) -> None:
-        if self._current_backend().description == "fused":
+        if self.backend == "fused":
             self.announce("th_compile is not needed: the fused backend runs this policy, and is faster")
-            return
-        super()._compile()
-
-    def _require_rollout(self) -> None:
-        if not self._frozen or not self.storage.full:
-            raise ValueError(
-                f"{type(self).__name__}.update() trains on a full storage; call train(), or freeze() and "
-                f"{self.num_steps} times storage.add() first"
-            )
-
-    def _batches(self) -> RolloutBuffer:
-        """The storage's rollout as the library's learners read it."""
-        if self.aug is None and not self._own_sampling():
-            return self.storage.buffer
-        return StorageBatches(self.storage, self.aug)
+        elif isinstance(self.policy, NetworkPolicy):
+            self.policy.compile_network()
+        else:
+            self.policy.compile()
 
     # -- training
 
@@ -133,72 +161,78 @@ class OnPolicyAgent(BaseAgent):
         num_eval_episodes: int = 10,
         th_compile: bool = False,
         anneal_lr: bool = False,
+        *,
+        callback: MaybeCallback = None,
+        log_formats: Sequence[str] = ("csv", "json"),
+        **options: Any,
     ) -> None:
         """Train for ``num_train_steps`` steps, in whole rollouts and at least one; intervals count updates.
 
-        Called again, it goes on from where it was. ``init_model_path`` is a file of :meth:`save`, whose weights are
-        taken; ``anneal_lr`` lowers the learning rate linearly towards 0 within this call. Evaluation needs an
-        ``eval_env``.
+        Called again, or after :meth:`load`, it goes on from where it was. ``init_model_path`` is a file of
+        :meth:`save`, whose weights are taken; ``anneal_lr`` lowers the learning rate linearly towards 0 within this
+        call. Evaluation needs an ``eval_env``.
+        Beyond rllte: ``callback`` is one of the library's or a list of them, ``log_formats`` are of csv, json, log,
+        stdout and tensorboard, and ``options`` are those of ``learn``, such as ``on_non_finite`` and ``progress_bar``.
         """
         updates = self._count_updates(num_train_steps)
         for name, interval in (("log", log_interval), ("eval", eval_interval), ("save", save_interval)):
             if interval < 1:
                 raise ValueError(f"{name}_interval is {interval}; expected a number of updates of at least 1")
         self.freeze(init_model_path, th_compile)
+        self._annealing = anneal_lr
         self.work_dir = self._make_work_dir()
-        self.logger = configure(self.work_dir, ["csv", "json"])
-        clock = _Clock(self)
+        self.logger = Logger(self.work_dir, self.tag)
+        model = self.model
+        model.rollout_buffer = self.storage.buffer
+        model.set_logger(configure(self.work_dir, list(log_formats)))
+        model.log_every, model.after_log = log_interval, self._log_training
+        model.reward_shaper = None
+        if self.irs is not None:
+            model.reward_shaper = IntrinsicReward(self.irs, self.pretraining, self.device)
         try:
-            with retain_freed_memory():
-                for update in range(updates):
-                    if self.eval_env is not None and update % eval_interval == 0:
-                        self._log_evaluation(self.eval(num_eval_episodes))
-                    self._set_learning_rates(1.0 - update / updates if anneal_lr else 1.0)
-                    self.metrics = self._iterate()
-                    clock.tick()
-                    if update % log_interval == 0 or update == updates - 1:
-                        self._log_training(clock)
-                    if (update + 1) % save_interval == 0 and update != updates - 1:
-                        self.save()
-            self.save()
+            hosted.train_in_folder(
+                model,
+                hosted.StepFolder(*self._places()),
+                updates,
+                save_every=save_interval,
+                evaluate=None if self.eval_env is None else lambda: self._log_evaluation(num_eval_episodes),
+                evaluate_every=eval_interval,
+                callback=callback,
+                **options,
+            )
         finally:
-            self.logger.close()
-            self.logger = Logger(None, [])
+            self._seconds = self._total_time()
+            model.start_time = 0
+            model.logger.close()
+            model.set_logger(configure(None, []))  # until the next run's
 
     def _count_updates(self, num_train_steps: float) -> int:
         if not isinstance(num_train_steps, Real) or not 0 < num_train_steps < math.inf:
             raise ValueError(f"num_train_steps is {num_train_steps!r}; expected a positive number of steps")
         return max(1, int(num_train_steps // (self.num_steps * self.num_envs)))
 
-    def _iterate(self) -> Metrics:
-        """One rollout with its advantages, and one update."""
-        self._collector.keep_final_observations = self.irs is not None
-        rollout = self.storage.buffer.rollout
-        self._collector.collect(self._current_backend(), self.storage.buffer, _NOBODY, {})
-        if self.irs is not None:
-            self._collector.shape_rewards(rollout, self._shape_rewards)
-        self._collector.leave_out_non_finite(rollout)
-        self.storage.compute_returns_and_advantages(torch.from_numpy(rollout.last_values).unsqueeze(1))
-        self.global_step += rollout.rewards.size
-        self.global_episode += int((rollout.terminated | rollout.truncated).sum())
+    def train_on_rollout(self) -> Metrics:
+        """One update, as the loop asks for it."""
+        steps = self.num_steps * self.num_envs
+        self.global_step = self.model.num_timesteps
+        self.global_episode = (self.global_step // steps - 1) * self.num_envs  # the update under way is not counted yet
+        self._set_learning_rates()
         self.mode(training=True)
         metrics = self.update() or {}
-        self.storage.update()
-        named = {name if "/" in name else f"train/{name}": float(value) for name, value in metrics.items()}
-        for name, value in named.items():
-            self.logger.record(name, value)
-        return named
+        metrics = {**self.logger.take(), **metrics}
+        self.global_episode += self.num_envs
+        self.metrics = {name if "/" in name else f"train/{name}": float(value) for name, value in metrics.items()}
+        return self.metrics
 
-    def _set_learning_rates(self, share: float) -> None:
+    def _set_learning_rates(self) -> None:
+        share = 1.0
+        if self._annealing:
+            model, steps = self.model, self.num_steps * self.num_envs
+            done = model.num_timesteps - steps - model._num_timesteps_at_start
+            share -= done / (model._total_timesteps - model._num_timesteps_at_start)
         for name, optimizer in self.policy.optimizers.items():
             for group, initial in zip(optimizer.param_groups, self._initial_rates[name], strict=True):
                 group["lr"] = share * initial
-
-    def _shape_rewards(self, rollout: Rollout, next_observations: Observation) -> None:
-        """Add the intrinsic reward; pre-training sees nothing else. The advantages are estimated afterwards."""
-        shaping = IntrinsicReward(self.irs, self.pretraining, self.device)
-        shaping(rollout, next_observations)
-        self.logger.record("train/intrinsic_reward", shaping.latest_mean)
 
     # -- evaluation and logs
 
@@ -209,69 +243,78 @@ class OnPolicyAgent(BaseAgent):
                 f"there is no evaluation environment; make the agent with {type(self).__name__}(…, eval_env=…)"
             )
         self.freeze()
-        env = to_vec_env(self.eval_env)
+        env = as_vec_env(self.eval_env)
         env.seed(self.seed)
         was_training = self.training
         self.mode(training=False)
-        evaluation = evaluate(self.policy, env, num_eval_episodes, warn=False)
+        evaluation = evaluate(self.model.policy, env, num_eval_episodes, warn=False)
         self.mode(was_training)
         if env is self.vec_env:  # it was left in the middle of an episode that is not the collector's
-            self._collector.reset()
+            self.model._required_collector().reset()
         return {
             "step": self.global_step,
             "episode": self.global_episode,
             "episode_length": float(np.mean(evaluation.episode_lengths)),
             "episode_reward": evaluation.mean,
-            "total_time": self._seconds,
+            "total_time": self._total_time(),
         }
 
-    def _log_evaluation(self, results: Mapping[str, float]) -> None:
+    def _total_time(self) -> float:
+        """Seconds spent in train()."""
+        start = getattr(self.model, "start_time", 0) if self._frozen else 0
+        return self._seconds + ((time.time_ns() - start) / 1e9 if start else 0.0)
+
+    def _log_evaluation(self, episodes: int) -> None:
+        results = self.eval(episodes)
         for name in ("episode_length", "episode_reward"):
-            self.logger.record(f"eval/{name}", results[name])
-        self.announce(_line("eval", results))
+            self.model.logger.record(f"eval/{name}", results[name])
+        self.logger.eval(results)
 
-    def _log_training(self, clock: _Clock) -> None:
+    def _log_training(self) -> None:
+        episodes, seconds = self.model.ep_info_buffer, self._total_time()
         results: dict[str, float] = {"step": self.global_step, "episode": self.global_episode}
-        if self._episodes:
-            results["episode_length"] = float(np.mean([episode["l"] for episode in self._episodes]))
-            results["episode_reward"] = float(np.mean([episode["r"] for episode in self._episodes]))
-        results["fps"], results["total_time"] = clock.steps_per_second, self._seconds
-        for name, value in results.items():
-            self.logger.record(f"rollout/{name}" if "_" in name and name != "total_time" else f"time/{name}", value)
-        self.logger.dump(self.global_step)
-        self.announce(_line("train", results))
+        if episodes:
+            results["episode_length"] = float(np.mean([episode["l"] for episode in episodes]))
+            results["episode_reward"] = float(np.mean([episode["r"] for episode in episodes]))
+        results |= {"fps": self.global_step / max(seconds, 1e-9), "total_time": seconds}
+        self.logger.train(results)
 
+    def announce(self, message: str) -> None:
+        announce(f"[{self.tag}] {message}")
 
-class _Clock:
-    """Seconds and steps of one call of ``train``; the agent keeps the sum of all."""
+    # -- files
 
-    def __init__(self, agent: OnPolicyAgent) -> None:
-        self.agent = agent
-        self.start, self.start_step, self.before = time.perf_counter(), agent.global_step, agent._seconds
+    def _make_work_dir(self) -> Path:
+        stamp = datetime.now().strftime("%Y-%m-%d-%H-%M-%S")
+        return make_unique_folder(Path("logs").resolve() / file_name(self.tag) / stamp)
 
-    def tick(self) -> None:
-        self.agent._seconds = self.before + time.perf_counter() - self.start
+    def _places(self) -> tuple[Path, str]:
+        """Where a run's model files go, and what their names begin with."""
+        self.work_dir = self.work_dir or self._make_work_dir()
+        return (self.work_dir / "pretrained", "pretrained") if self.pretraining else (self.work_dir / "model", "agent")
 
-    @property
-    def steps_per_second(self) -> float:
-        return (self.agent.global_step - self.start_step) / max(self.agent._seconds - self.before, 1e-9)
+    def save(self, path: str | Path | None = None) -> Path:
+        """Write a model file, a checkpoint where the environments can tell their state; returns where.
 
+        Without a path: ``model/agent_{step}.zip`` in the run's folder, ``pretrained/pretrained_{step}.zip`` when
+        pre-training. :meth:`load` goes on from it, ``proximo.PPO.load(path).predict(observation)`` plays it.
+        """
+        self.freeze()
+        target = hosted.StepFolder(*self._places()).of(self.global_step) if path is None else Path(path)
+        target = target if target.suffix else target.with_suffix(".zip")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        hosted.save_with_state(self.model, target)
+        return target
 
-class _Nobody:
-    """A listener that wants nothing."""
-
-    def wants_steps(self) -> bool:
-        return False
-
-    def wants_locals(self) -> bool:
-        return False
-
-    def on_step(self, environments: int, local_variables: dict[str, Any] | None) -> bool:
-        return True
-
-
-_NOBODY = _Nobody()
-
-
-def _line(kind: str, results: Mapping[str, float]) -> str:
-    return f"{kind:5s} " + ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in results.items())
+    def load(self, path: str | Path) -> None:
+        """Go on from a file of :meth:`save`, in an agent made with the same arguments; nothing in it is executed."""
+        self.freeze()
+        try:
+            model_files.load_into(self.model, path)
+        except ModelFileError as error:
+            raise ModelFileError(
+                f"{path} does not fit this {type(self).__name__} ({error}); load it into an agent made with the "
+                "arguments it was saved with"
+            ) from error
+        self.global_step = self.model.num_timesteps
+        self.global_episode = self.global_step // self.num_steps

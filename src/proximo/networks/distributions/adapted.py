@@ -1,4 +1,4 @@
-"""rllte's distributions as the library's: the standard ones by name, others through an adapter."""
+"""Distributions of a user as the library's: the standard ones by their kind, others through an adapter."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from proximo.networks.distributions import (
     SquashedDiagGaussianDistribution,
     sum_independent_dims,
 )
-from proximo.rllte.xplore import distribution as rllte
+from proximo.networks.distributions import batches
 
 STANDARD: dict[type[Any], type[Any]] = {
-    rllte.Categorical: spaces.Discrete,
-    rllte.MultiCategorical: spaces.MultiDiscrete,
-    rllte.Bernoulli: spaces.MultiBinary,
-    rllte.DiagonalGaussian: spaces.Box,
-    rllte.SquashedNormal: spaces.Box,
+    batches.Categorical: spaces.Discrete,
+    batches.MultiCategorical: spaces.MultiDiscrete,
+    batches.Bernoulli: spaces.MultiBinary,
+    batches.DiagonalGaussian: spaces.Box,
+    batches.SquashedNormal: spaces.Box,
 }
 
 
 def adapt_distribution(given: Any, action_space: Space) -> Distribution | None:
-    """The library's distribution for one of rllte's; None where it is the one that the space has anyway."""
+    """The library's distribution for one of a user's; None where it is the one that the space has anyway."""
     if given is None:
         return None
     space_type = STANDARD.get(type(given))
@@ -39,7 +39,7 @@ def adapt_distribution(given: Any, action_space: Space) -> Distribution | None:
             f"{type(given).__name__} is a distribution of {space_type.__name__} actions, this environment takes "
             f"{action_space}; leave the distribution out to get the fitting one"
         )
-    if type(given) is rllte.SquashedNormal:
+    if type(given) is batches.SquashedNormal:
         return SquashedDiagGaussianDistribution(get_action_dim(action_space))
     if space_type is not None:
         return None

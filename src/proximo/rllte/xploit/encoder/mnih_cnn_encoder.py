@@ -1,0 +1,3 @@
+"""rllte's module path of MnihCnnEncoder."""
+
+from proximo.networks.published_encoders import MnihCnnEncoder as MnihCnnEncoder

@@ -1,0 +1,3 @@
+"""rllte's module path of PathakCnnEncoder."""
+
+from proximo.networks.published_encoders import PathakCnnEncoder as PathakCnnEncoder

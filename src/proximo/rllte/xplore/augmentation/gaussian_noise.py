@@ -1,0 +1,3 @@
+"""rllte's module path of GaussianNoise."""
+
+from proximo.augmentation import GaussianNoise as GaussianNoise

@@ -1,0 +1,3 @@
+"""rllte's module path of GrayScale."""
+
+from proximo.augmentation import GrayScale as GrayScale

@@ -1,0 +1,3 @@
+"""rllte's module path of Identity."""
+
+from proximo.augmentation import Identity as Identity

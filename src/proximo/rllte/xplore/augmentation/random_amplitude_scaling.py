@@ -1,0 +1,3 @@
+"""rllte's module path of RandomAmplitudeScaling."""
+
+from proximo.augmentation import RandomAmplitudeScaling as RandomAmplitudeScaling

@@ -1,0 +1,3 @@
+"""rllte's module path of RandomColorJitter."""
+
+from proximo.augmentation import RandomColorJitter as RandomColorJitter

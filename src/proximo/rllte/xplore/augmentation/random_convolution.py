@@ -1,0 +1,3 @@
+"""rllte's module path of RandomConvolution."""
+
+from proximo.augmentation import RandomConvolution as RandomConvolution

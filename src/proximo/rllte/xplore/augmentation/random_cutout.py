@@ -1,0 +1,3 @@
+"""rllte's module path of RandomCutout."""
+
+from proximo.augmentation import RandomCutout as RandomCutout

@@ -1,0 +1,3 @@
+"""rllte's module path of RandomCutoutColor."""
+
+from proximo.augmentation import RandomCutoutColor as RandomCutoutColor

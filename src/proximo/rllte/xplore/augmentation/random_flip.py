@@ -1,0 +1,3 @@
+"""rllte's module path of RandomFlip."""
+
+from proximo.augmentation import RandomFlip as RandomFlip

@@ -1,0 +1,3 @@
+"""rllte's module path of RandomRotate."""
+
+from proximo.augmentation import RandomRotate as RandomRotate

@@ -1,0 +1,3 @@
+"""rllte's module path of RandomShift."""
+
+from proximo.augmentation import RandomShift as RandomShift

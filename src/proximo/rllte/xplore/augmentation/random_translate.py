@@ -1,0 +1,3 @@
+"""rllte's module path of RandomTranslate."""
+
+from proximo.augmentation import RandomTranslate as RandomTranslate

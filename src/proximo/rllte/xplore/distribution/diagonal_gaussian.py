@@ -1,0 +1,3 @@
+"""rllte's module path of DiagonalGaussian."""
+
+from proximo.networks.distributions.batches import DiagonalGaussian as DiagonalGaussian

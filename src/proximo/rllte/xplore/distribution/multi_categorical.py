@@ -1,0 +1,3 @@
+"""rllte's module path of MultiCategorical."""
+
+from proximo.networks.distributions.batches import MultiCategorical as MultiCategorical

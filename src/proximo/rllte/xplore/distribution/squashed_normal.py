@@ -1,0 +1,3 @@
+"""rllte's module path of SquashedNormal."""
+
+from proximo.networks.distributions.batches import SquashedNormal as SquashedNormal

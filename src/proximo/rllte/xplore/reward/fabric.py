@@ -1,0 +1,3 @@
+"""rllte's module path of Fabric."""
+
+from proximo.exploration import Fabric as Fabric

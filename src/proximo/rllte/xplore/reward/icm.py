@@ -1,0 +1,3 @@
+"""rllte's module path of ICM."""
+
+from proximo.exploration import ICM as ICM

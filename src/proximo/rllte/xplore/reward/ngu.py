@@ -1,0 +1,3 @@
+"""rllte's module path of NGU."""
+
+from proximo.exploration import NGU as NGU

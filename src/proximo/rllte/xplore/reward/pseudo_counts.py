@@ -1,0 +1,3 @@
+"""rllte's module path of PseudoCounts."""
+
+from proximo.exploration import PseudoCounts as PseudoCounts

@@ -1,0 +1,3 @@
+"""rllte's module path of RIDE."""
+
+from proximo.exploration import RIDE as RIDE

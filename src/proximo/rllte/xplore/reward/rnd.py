@@ -1,0 +1,3 @@
+"""rllte's module path of RND."""
+
+from proximo.exploration import RND as RND
