@@ -32,7 +32,7 @@ class Check(NamedTuple):
     expected: str
 
 
-def _number(fits: Callable[[Any], bool], expected: str) -> Check:
+def numeric(fits: Callable[[Any], bool], expected: str) -> Check:
     """Asked before the value is compared, whether it is a number at all: one from a file may be a text."""
     return Check(lambda value: isinstance(value, Real) and fits(value), expected)
 
@@ -40,12 +40,12 @@ def _number(fits: Callable[[Any], bool], expected: str) -> Check:
 COUNT = Check(
     lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0, "a positive whole number"
 )
-FRACTION = _number(lambda value: 0.0 <= value <= 1.0, "a number from 0 to 1")
-FINITE = _number(math.isfinite, "a finite number")
-POSITIVE = _number(lambda value: value > 0.0, "a positive number")
-POSITIVE_FINITE = _number(lambda value: 0.0 < value < math.inf, "a positive number")
-NOT_NEGATIVE = _number(lambda value: 0.0 <= value < math.inf, "a number of at least 0")
-BETWEEN_0_AND_1 = _number(lambda value: 0.0 < value < 1.0, "a number between 0 and 1")
+FRACTION = numeric(lambda value: 0.0 <= value <= 1.0, "a number from 0 to 1")
+FINITE = numeric(math.isfinite, "a finite number")
+POSITIVE = numeric(lambda value: value > 0.0, "a positive number")
+POSITIVE_FINITE = numeric(lambda value: 0.0 < value < math.inf, "a positive number")
+NOT_NEGATIVE = numeric(lambda value: 0.0 <= value < math.inf, "a number of at least 0")
+BETWEEN_0_AND_1 = numeric(lambda value: 0.0 < value < 1.0, "a number between 0 and 1")
 ANYTHING = Check(lambda value: True, "anything")
 # a number or a function of the progress that remains, 1 to 0; what it gives must be finite and not negative
 SCHEDULE = Check(lambda value: True, "a number or a function of the remaining progress (1 to 0)")
@@ -68,9 +68,21 @@ def hyperparameter(meaning: str, default: Any = MISSING, check: Check = ANYTHING
     return field(default=default, metadata={"meaning": meaning, "check": check})
 
 
-def other_default(base: type[OnPolicyConfig], name: str, default: Any) -> Any:
+def other_default(base: type[Any], name: str, default: Any) -> Any:
     """A field of ``base`` again, with the same meaning and check and another default."""
     return field(default=default, metadata=base.__dataclass_fields__[name].metadata)
+
+
+def one_of(*choices: str) -> Check:
+    return Check(lambda value: value in choices, " or ".join(map(repr, choices)))
+
+
+def check_fields(configuration: Any) -> None:
+    """Raise for the first hyperparameter of a dataclass that does not fit its check."""
+    for item in fields(configuration):
+        value = getattr(configuration, item.name)
+        if value is not None or item.default is not None:  # None where it is the default means: not used
+            _check_value(item.name, value, item.metadata["check"])
 
 
 def _require(condition: bool, name: str, value: Any, expected: str) -> None:
@@ -110,10 +122,7 @@ class OnPolicyConfig:
     )
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None or item.default is not None:  # None where it is the default means: not used
-                _check_value(item.name, value, item.metadata["check"])
+        check_fields(self)
 
     def check_environments(self, environments: int) -> None:
         """What can only be checked once the number of environments is known."""
@@ -158,6 +167,12 @@ class ActorCriticConfig(OnPolicyConfig):
     ent_coef: float = hyperparameter("Weight of the entropy bonus.", 0.0, FINITE)
     vf_coef: float = hyperparameter("Weight of the value loss.", 0.5, FINITE)
     max_grad_norm: float = hyperparameter("The gradient is scaled down to this norm.", 0.5, POSITIVE)
+    aug_coef: float = hyperparameter(
+        "With an augmentation: weight of the terms that pull policy and value of augmented observations to those of "
+        "the plain ones (DrAC).",
+        0.1,
+        NOT_NEGATIVE,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,7 +355,7 @@ class UpdateSettings(PPOConfig):
     objective: Objective = hyperparameter(
         "What the policy maximises: the clipped surrogate, or advantage times log-probability.",
         "clipped",
-        Check(lambda value: value in get_args(Objective), "'clipped' or 'plain'"),
+        one_of(*get_args(Objective)),
     )
     pessimistic_value: bool = hyperparameter(
         "With clip_range_vf: the larger of the clipped and the plain squared error counts.", False

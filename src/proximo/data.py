@@ -72,6 +72,15 @@ class RNNStates(NamedTuple):
 
 
 @dataclass
+class IntrinsicStream:
+    """Values and returns of an intrinsic reward that are kept apart from those of the environment's reward."""
+
+    values: Array  # [time, env] float32: the second value of each observation
+    last_values: Array  # [env] float32: that of the observation after the last step
+    returns: Array  # [time, env] float32
+
+
+@dataclass
 class Rollout:
     """``time`` steps of ``env`` environments under one policy."""
 
@@ -91,6 +100,8 @@ class Rollout:
     action_masks: Array | None = None  # [time, env, mask] bool: true where an action is allowed
     sequence_length: int = 0  # steps per training sequence of a policy with memory; 0 for one without
     states: RNNStates | None = None  # its memory where sequences begin, each part [sequence, layer, env, hidden]
+    intrinsic_rewards: Array | None = None  # [time, env] float32: part of the rewards, or beside them as follows
+    own_stream: IntrinsicStream | None = None  # of an intrinsic reward with a value of its own
 
     @property
     def steps(self) -> int:
@@ -118,7 +129,7 @@ class Minibatch(NamedTuple):
 
     observations: TensorObservation  # [batch, …]
     actions: torch.Tensor  # [batch, action]
-    old_values: torch.Tensor  # [batch]
+    old_values: torch.Tensor  # [batch]; [batch, 2] where an intrinsic reward has a value of its own, and so are returns
     old_log_prob: torch.Tensor  # [batch]
     advantages: torch.Tensor  # [batch]
     returns: torch.Tensor  # [batch]

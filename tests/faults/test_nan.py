@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 from proximo import A2C, PPO, RecurrentPPO, make_vec_env
 from proximo.errors import NonFiniteError
+from proximo.exploration import IntrinsicReward
 
 from .conftest import Tally
 
@@ -159,14 +160,20 @@ def test_an_unknown_choice_is_refused() -> None:
         make_model("PPO", "NaN reward", 40).learn(64, on_non_finite="ignore")
 
 
-def break_one(rollout: Any, next_observations: Any) -> None:
-    """A reward shaper that fails for one step of one environment."""
-    rollout.rewards[3, 0] = np.nan
+class BreaksOne(IntrinsicReward):
+    """Fails for one step of one environment."""
+
+    def compute(self, samples: Any, sync: bool = True) -> torch.Tensor:
+        rewards = super().compute(samples, sync)
+        rewards[3, 0] = torch.nan
+        return rewards
 
 
-def test_a_shaped_reward_that_is_not_finite_is_refused_or_left_out() -> None:
-    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), n_steps=16, batch_size=32, seed=0)
-    model.reward_shaper = break_one
+@pytest.mark.parametrize("own_value", [False, True])
+def test_an_intrinsic_reward_that_is_not_finite_is_refused_or_left_out(own_value: bool) -> None:
+    reward = BreaksOne(own_value=own_value)
+    env = make_vec_env("CartPole-v1", n_envs=2, seed=0)
+    model = PPO("MlpPolicy", env, n_steps=16, batch_size=32, seed=0, intrinsic_reward=reward)
     with pytest.raises(NonFiniteError, match="shaped reward"):
         model.learn(32)
     with pytest.warns(UserWarning, match="1 of 32 steps of the rollout, the first of them in environment 0 at step 3"):

@@ -8,9 +8,11 @@ import torch
 
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
+from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import A2CConfig, UpdateSettings
 from proximo.data import Schedule
+from proximo.exploration import IntrinsicReward
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
@@ -22,6 +24,8 @@ METRICS = {  # what A2C logs of the learner's metrics, under Stable-Baselines3's
     "value_loss": "value_loss",
     "learning_rate": "learning_rate",
     "std": "std",
+    "aug_policy_loss": "aug_policy_loss",
+    "aug_value_loss": "aug_value_loss",
 }
 
 
@@ -45,6 +49,7 @@ class A2C(OnPolicyAlgorithm):
     ent_coef: float
     vf_coef: float
     max_grad_norm: float
+    aug_coef: float
 
     def __init__(
         self,
@@ -75,6 +80,9 @@ class A2C(OnPolicyAlgorithm):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPOLearner] | None = None,
+        intrinsic_reward: IntrinsicReward | None = None,
+        augmentation: Augmentation | None = None,
+        aug_coef: float = 0.1,
     ) -> None:
         policy_kwargs = dict(policy_kwargs or {})
         if use_rms_prop and "optimizer_class" not in policy_kwargs:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from proximo.exploration import IntrinsicReward
 from proximo.functional.actions import leaves
 from proximo.functional.spaces import Space, check_for_nested_spaces, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import ActorCriticPolicy
-from proximo.rollout.storage import RolloutBuffer
+from proximo.rollout.storage import RolloutBuffer, is_stock
 
 
 def checked_buffer_class(buffer_class: type[RolloutBuffer] | None) -> type[RolloutBuffer]:
@@ -35,6 +36,29 @@ def checked_learner_class(given: type[Any] | None, stock: type[Any]) -> type[Any
     if not (isinstance(given, type) and issubclass(given, stock)):
         raise TypeError(f"learner_class is {given!r}; expected a subclass of {stock.__module__}.{stock.__name__}")
     return given
+
+
+def checked_intrinsic_reward(given: Any) -> IntrinsicReward | None:
+    if given is None or isinstance(given, IntrinsicReward):
+        return given
+    raise TypeError(
+        f"intrinsic_reward is {given!r}; expected an object such as proximo.exploration.RND(), or one of a subclass of "
+        "proximo.exploration.IntrinsicReward"
+    )
+
+
+def check_second_value(policy: ActorCriticPolicy, buffer: RolloutBuffer, reward: str) -> None:
+    """Raise where an intrinsic reward with a value of its own finds no place for it."""
+    if getattr(policy.value_net, "out_features", 1) != 2:
+        raise ValueError(
+            f"{reward}(own_value=True) needs a second value, and value_net of {type(policy).__name__} gives one: let "
+            "it have two outputs, or leave own_value out"
+        )
+    if not is_stock(buffer):
+        raise ValueError(
+            f"{reward}(own_value=True) keeps its values in the library's own rollout buffer, not in a "
+            f"{type(buffer).__name__}; leave rollout_buffer_class or own_value out"
+        )
 
 
 def check_spaces(observation_space: Space, action_space: Space, use_sde: bool) -> None:

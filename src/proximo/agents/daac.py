@@ -10,9 +10,11 @@ import torch
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
+from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import DAACConfig
 from proximo.data import Schedule
+from proximo.exploration import IntrinsicReward
 from proximo.learners.daac import DAACLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.decoupled import DECOUPLED_POLICY_ALIASES, DECOUPLED_TWINS, DecoupledPolicy
@@ -79,6 +81,9 @@ class DAAC(PPO):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[DAACLearner] | None = None,
+        intrinsic_reward: IntrinsicReward | None = None,
+        augmentation: Augmentation | None = None,
+        aug_coef: float = 0.1,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), DAACConfig))
 
@@ -94,6 +99,14 @@ class DAAC(PPO):
                 "proximo.networks.decoupled.DecoupledPolicy instead of ActorCriticPolicy"
             )
         return resolved
+
+    def _bind_intrinsic_reward(self) -> None:
+        if self.intrinsic_reward is not None and self.intrinsic_reward.own_value:
+            raise ValueError(
+                "DAAC cannot give an intrinsic reward a value of its own: its policy learns one advantage; leave "
+                "own_value out, or use PPO"
+            )
+        super()._bind_intrinsic_reward()
 
     def _own_tensors(self) -> dict[str, torch.Tensor]:
         return {"updates": torch.tensor(self.learner.updates)}

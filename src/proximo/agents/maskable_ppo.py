@@ -9,10 +9,12 @@ import torch
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
+from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import PPOConfig
 from proximo.data import Schedule
 from proximo.envs.vector.vec_env import VecEnv
+from proximo.exploration import IntrinsicReward
 from proximo.functional.actions import required_mask_groups
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -63,6 +65,9 @@ class MaskablePPO(PPO):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPOLearner] | None = None,
+        intrinsic_reward: IntrinsicReward | None = None,
+        augmentation: Augmentation | None = None,
+        aug_coef: float = 0.1,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 

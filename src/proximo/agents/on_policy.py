@@ -14,22 +14,34 @@ import numpy as np
 import torch
 
 from proximo.agents.arguments import describe_arguments
-from proximo.agents.checks import checked_buffer_class, checked_learner_class
+from proximo.agents.checks import (
+    check_second_value,
+    checked_buffer_class,
+    checked_intrinsic_reward,
+    checked_learner_class,
+)
 from proximo.agents.environment import EnvironmentSide
 from proximo.agents.saving import FileSide
+from proximo.augmentation import Augmentation, check_augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.backends.runtime import Runtime
-from proximo.config import OnPolicyConfig, plain_number
-from proximo.data import Array, Info, Metrics, Observation, Schedule
+from proximo.config import ActorCriticConfig, OnPolicyConfig, plain_number
+from proximo.data import Array, Info, Metrics, Observation, Rollout, Schedule
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import near_matches
+from proximo.exploration import IntrinsicReward
 from proximo.functional.schedules import FloatSchedule
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy, RecurrentState, get_device
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
-from proximo.rollout.collector import RewardShaper
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.minibatches import longest_sequence
-from proximo.rollout.storage import RolloutBuffer, estimate_advantages, is_stock
+from proximo.rollout.storage import (
+    RolloutBuffer,
+    add_intrinsic_advantages,
+    allocate_stream,
+    estimate_advantages,
+    is_stock,
+)
 from proximo.training.callbacks import BaseCallback, CallbackList, ProgressBarCallback, as_callback
 from proximo.training.loggers import Logger, configure_logger
 from proximo.training.loop import CallbackListener, TrainingLoop
@@ -95,6 +107,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[Any] | None = None,
+        intrinsic_reward: IntrinsicReward | None = None,
+        augmentation: Augmentation | None = None,
         _init_setup_model: bool = True,
     ) -> None:
         for name, value in config.as_dict().items():
@@ -109,6 +123,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self.rollout_buffer_class = checked_buffer_class(rollout_buffer_class)
         self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
         self.learner_class = checked_learner_class(learner_class, self.default_learner_class)
+        self.intrinsic_reward = checked_intrinsic_reward(intrinsic_reward)
+        self.augmentation = augmentation
         self.tensorboard_log = tensorboard_log
         self.verbose = verbose
         self.seed = seed
@@ -139,7 +155,6 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._training_state: Mapping[str, Any] | None = None
         self.companions: dict[str, Any] = {}  # what trains beside the policy and has state_dict and load_state_dict
         self.on_non_finite: OnNonFinite = "raise"
-        self.reward_shaper: RewardShaper | None = None  # changes rewards before the advantages are estimated
         self._logger: Logger | None = None
         self._custom_logger = False
         self.env: VecEnv | None = None
@@ -174,6 +189,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self.runtime.choice, self.runtime.precision = self._backend_choice, self.precision
         self.runtime.sde_sample_freq = self.sde_sample_freq
         self.learner = self._make_learner()
+        self._bind_intrinsic_reward()  # after the policy: a seed makes the same policy with and without it
+        self._bind_augmentation()
         if self.verbose >= 1:
             print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self.runtime.bind()
@@ -181,9 +198,37 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._configuration = self.config_class(**self._known_values)
 
     def _make_policy(self) -> ActorCriticPolicy:
-        return self.policy_class(
-            self.observation_space, self.action_space, self.lr_schedule, use_sde=self.use_sde, **self.policy_kwargs
-        )
+        return self.policy_class(lr_schedule=self.lr_schedule, **self.policy_arguments())
+
+    def policy_arguments(self) -> dict[str, Any]:
+        """What the policy is built with, besides the learning rate."""
+        own_value = self.intrinsic_reward is not None and self.intrinsic_reward.own_value
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "use_sde": self.use_sde,
+            **self.policy_kwargs,
+            **({"value_heads": 2} if own_value else {}),
+        }
+
+    def _bind_intrinsic_reward(self) -> None:
+        reward = self.intrinsic_reward
+        if reward is None:
+            return
+        reward.bind(self.observation_space, self.action_space, self.n_envs, self.device)
+        if reward.own_value:
+            check_second_value(self.policy, self.rollout_buffer, type(reward).__name__)
+            self.rollout_buffer.rollout.own_stream = allocate_stream(self.n_steps, self.n_envs)
+
+    def _bind_augmentation(self) -> None:
+        if self.augmentation is not None:
+            check_augmentation(self.augmentation, self.observation_space)
+            self.learner.augmentation = self.augmentation
+        elif (coefficient := getattr(self, "aug_coef", None)) not in (None, ActorCriticConfig.aug_coef):
+            raise ValueError(
+                f"aug_coef is {coefficient}, but there is no augmentation whose terms it could weigh; give "
+                "augmentation=RandomShift(), say, or leave aug_coef out"
+            )
 
     def _make_learner(self) -> Any:
         return checked_learner_class(self.learner_class, self.default_learner_class)(self.runtime)
@@ -401,18 +446,36 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         callback.update_locals(context)
         callback.on_rollout_start()
         self.configuration()  # a callback may have changed the discount
-        collector.keep_final_observations = self.reward_shaper is not None
+        collector.keep_final_observations = self.intrinsic_reward is not None
         listener = CallbackListener(self, callback)
         with self.runtime.held() as backend:
             if not collector.collect(backend, rollout_buffer, listener, context):
                 return False
         listener.count_whole(n_rollout_steps * self.n_envs)
-        if self.reward_shaper is not None:
-            collector.shape_rewards(rollout_buffer.rollout, self.reward_shaper)
-        collector.leave_out_non_finite(rollout_buffer.rollout)
-        estimate_advantages(rollout_buffer, collector.episode_starts)
+        self._finish_rollout(rollout_buffer)
         callback.on_rollout_end()
         return True
+
+    def _finish_rollout(self, buffer: RolloutBuffer) -> None:
+        """Rewards to advantages: the intrinsic reward comes in, what is not finite goes out."""
+        collector, reward = self._required_collector(), self.intrinsic_reward
+        extrinsic = buffer.rollout.rewards.copy() if reward is not None else None
+        if reward is not None:
+            reward.skip_non_finite = collector.skip_non_finite
+            collector.shape_rewards(buffer.rollout, reward.shape)
+        collector.leave_out_non_finite(buffer.rollout)
+        estimate_advantages(buffer, collector.episode_starts)
+        if reward is not None:
+            if reward.own_value:
+                discount = self.gamma if reward.discount is None else reward.discount
+                add_intrinsic_advantages(buffer, discount, reward.weight, reward.extrinsic_coef)
+            self._record_rewards(buffer.rollout, extrinsic)
+
+    def _record_rewards(self, rollout: Rollout, extrinsic: Array | None) -> None:
+        """Log the environment's reward and the intrinsic one apart: means over the steps that train."""
+        trained = ... if rollout.valid is None else rollout.valid
+        for name, rewards in (("extrinsic", extrinsic), ("intrinsic", rollout.intrinsic_rewards)):
+            self.logger.record_mean(f"rollout/{name}_reward_mean", float(np.mean(rewards[trained])))  # type: ignore[index]
 
     def _record(self, metrics: Metrics, updates: int = 1) -> None:
         """Count and log an update."""

@@ -11,9 +11,11 @@ from proximo.agents.arguments import constructor_arguments
 from proximo.agents.checks import checked_learner_class
 from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
+from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import PPGConfig
 from proximo.data import Schedule
+from proximo.exploration import IntrinsicReward
 from proximo.learners.ppg import PPGLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.phasic import PHASIC_POLICY_ALIASES, PHASIC_TWINS, PhasicPolicy
@@ -91,6 +93,9 @@ class PPG(PPO):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPGLearner] | None = None,
+        intrinsic_reward: IntrinsicReward | None = None,
+        augmentation: Augmentation | None = None,
+        aug_coef: float = 0.1,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPGConfig))
 
@@ -110,6 +115,14 @@ class PPG(PPO):
     def _setup_model(self) -> None:
         super()._setup_model()
         self.companions["learner"] = self.learner  # a checkpoint holds the rollouts of the unfinished phase
+
+    def _bind_intrinsic_reward(self) -> None:
+        if self.intrinsic_reward is not None and self.intrinsic_reward.own_value:
+            raise ValueError(
+                "PPG cannot give an intrinsic reward a value of its own: its auxiliary phase distils one value; leave "
+                "own_value out, or use PPO"
+            )
+        super()._bind_intrinsic_reward()
 
     def _make_learner(self) -> PPGLearner:
         phase = PhaseBuffer(self.rollouts_per_phase, self.n_steps, self.n_envs, self.observation_space)

@@ -8,9 +8,11 @@ import torch
 
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
+from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import PPOConfig, UpdateSettings
 from proximo.data import Schedule
+from proximo.exploration import IntrinsicReward
 from proximo.functional.schedules import FloatSchedule
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -41,6 +43,7 @@ class PPO(OnPolicyAlgorithm):
     vf_coef: float
     max_grad_norm: float
     target_kl: float | None
+    aug_coef: float
 
     def __init__(
         self,
@@ -74,6 +77,9 @@ class PPO(OnPolicyAlgorithm):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPOLearner] | None = None,
+        intrinsic_reward: IntrinsicReward | None = None,
+        augmentation: Augmentation | None = None,
+        aug_coef: float = 0.1,
     ) -> None:
         super().__init__(**constructor_arguments(locals(), PPOConfig))
 

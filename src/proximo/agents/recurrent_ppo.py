@@ -9,9 +9,11 @@ import torch
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
+from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import PPOConfig
 from proximo.data import RNNStates, Schedule
+from proximo.exploration import IntrinsicReward
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
@@ -61,6 +63,9 @@ class RecurrentPPO(PPO):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[PPOLearner] | None = None,
+        intrinsic_reward: IntrinsicReward | None = None,
+        augmentation: Augmentation | None = None,
+        aug_coef: float = 0.1,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 

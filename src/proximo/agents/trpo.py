@@ -11,6 +11,7 @@ from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import TRPOConfig
 from proximo.data import Schedule
+from proximo.exploration import IntrinsicReward
 from proximo.learners.trpo import TRPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
@@ -72,6 +73,7 @@ class TRPO(OnPolicyAlgorithm):
         backend: BackendChoice = "auto",
         precision: Precision = "float32",
         learner_class: type[TRPOLearner] | None = None,
+        intrinsic_reward: IntrinsicReward | None = None,
     ) -> None:
         super().__init__(**constructor_arguments(locals(), TRPOConfig))
 

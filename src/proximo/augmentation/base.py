@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any, ClassVar, Literal
+
 from torch import Tensor, nn
 
 
 class BaseAugmentation(nn.Module):
-    """Base of augmentations: ``forward`` maps a batch to a batch, with torch's global generator."""
+    """Base of augmentations: ``forward`` maps a batch to a batch, with torch's global generator.
+
+    One of your own keeps the arguments of its constructor as attributes of the same names.
+    """
+
+    changes: ClassVar[Literal["images", "states", "anything"]] = "anything"
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Of one observation, after the change."""
+        return shape
+
+    def arguments(self) -> dict[str, Any]:
+        """What it was made with, by name."""
+        named = inspect.signature(type(self)).parameters.values()
+        return {item.name: getattr(self, item.name) for item in named if item.kind is item.POSITIONAL_OR_KEYWORD}
+
+
+class ImageAugmentation(BaseAugmentation):
+    """Base of those that change images [batch, channel, height, width], of bytes or floats."""
+
+    changes = "images"
+
+
+class StateAugmentation(BaseAugmentation):
+    """Base of those that change state vectors [batch, feature]."""
+
+    changes = "states"
 
 
 class Identity(BaseAugmentation):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from proximo.augmentation.base import BaseAugmentation, as_dtype, check_images, white
+from proximo.augmentation.base import ImageAugmentation, as_dtype, check_images, white
 
 LUMA = (0.2989, 0.5870, 0.1140)
 
@@ -24,14 +24,17 @@ def _frames(x: Tensor) -> Tensor:
     return x.float().unflatten(1, (-1, 3))
 
 
-class GrayScale(BaseAugmentation):
+class GrayScale(ImageAugmentation):
     """Brightness only: three channels become one, [batch, 3 · frame, …] → [batch, frame, …]."""
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (shape[0] // 3, *shape[1:])
 
     def forward(self, x: Tensor) -> Tensor:
         return as_dtype(_luma(_frames(x)).squeeze(2), like=x)
 
 
-class RandomColorJitter(BaseAugmentation):
+class RandomColorJitter(ImageAugmentation):
     """Brightness, contrast and saturation times 1 ± their argument, then hues turned by ± ``hue`` of the circle.
 
     Drawn for each image. Hues turn about the grey axis, which keeps brightness as it is.
@@ -74,7 +77,7 @@ class RandomColorJitter(BaseAugmentation):
         return torch.linalg.inv(to_differences) @ turn @ to_differences
 
 
-class RandomConvolution(BaseAugmentation):
+class RandomConvolution(ImageAugmentation):
     """A random 3 × 3 convolution over the colours of each image (Lee et al. 2020); gives floats."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -87,7 +90,7 @@ class RandomConvolution(BaseAugmentation):
         return mixed.unflatten(1, (batch, 3)).transpose(0, 1).flatten(1, 2)
 
 
-class RandomCutout(BaseAugmentation):
+class RandomCutout(ImageAugmentation):
     """A black box in each image, its sides drawn from [min_cut, max_cut), its place anywhere inside."""
 
     def __init__(self, min_cut: int = 10, max_cut: int = 30) -> None:

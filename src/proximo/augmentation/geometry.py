@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from proximo.augmentation.base import BaseAugmentation, as_dtype, check_images, check_probability
+from proximo.augmentation.base import ImageAugmentation, as_dtype, check_images, check_probability
 
 
 def random_windows(x: Tensor, height: int, width: int, pad: int) -> Tensor:
@@ -28,7 +28,7 @@ def random_windows(x: Tensor, height: int, width: int, pad: int) -> Tensor:
     return x[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-class RandomCrop(BaseAugmentation):
+class RandomCrop(ImageAugmentation):
     """An ``out`` × ``out`` window at a random place, the edges repeated ``pad`` pixels outwards."""
 
     def __init__(self, pad: int = 4, out: int = 84) -> None:
@@ -37,12 +37,15 @@ class RandomCrop(BaseAugmentation):
             raise ValueError(f"pad must not be negative and out must be positive, got {pad} and {out}")
         self.pad, self.out = pad, out
 
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (shape[0], self.out, self.out)
+
     def forward(self, x: Tensor) -> Tensor:
         check_images(x)
         return random_windows(x, self.out, self.out, self.pad)
 
 
-class RandomShift(BaseAugmentation):
+class RandomShift(ImageAugmentation):
     """Shift by up to ``pad`` whole pixels in each direction, the edges repeated (Kostrikov et al. 2020, DrQ)."""
 
     def __init__(self, pad: int = 4) -> None:
@@ -56,7 +59,7 @@ class RandomShift(BaseAugmentation):
         return random_windows(x, x.shape[2], x.shape[3], self.pad)
 
 
-class RandomTranslate(BaseAugmentation):
+class RandomTranslate(ImageAugmentation):
     """The image, scaled by ``scale_factor``, at a random place of a black ``size`` × ``size`` one."""
 
     def __init__(self, size: int = 256, scale_factor: float = 0.75) -> None:
@@ -64,6 +67,9 @@ class RandomTranslate(BaseAugmentation):
         if not 0.0 < scale_factor <= 1.0:
             raise ValueError(f"scale_factor must be in (0, 1], got {scale_factor}")
         self.size, self.scale_factor = size, scale_factor
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (shape[0], self.size, self.size)
 
     def forward(self, x: Tensor) -> Tensor:
         check_images(x)
@@ -79,7 +85,7 @@ class RandomTranslate(BaseAugmentation):
         return canvas
 
 
-class RandomFlip(BaseAugmentation):
+class RandomFlip(ImageAugmentation):
     """Left and right exchanged, for each image with probability ``p``."""
 
     def __init__(self, p: float = 0.2) -> None:
@@ -93,7 +99,7 @@ class RandomFlip(BaseAugmentation):
         return torch.where(chosen, x.flip(3), x)
 
 
-class RandomRotate(BaseAugmentation):
+class RandomRotate(ImageAugmentation):
     """Turned by 90, 180 or 270 degrees, for each image with probability ``p``; images must be square."""
 
     def __init__(self, p: float = 0.2) -> None:

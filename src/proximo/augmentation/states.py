@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proximo.augmentation.base import BaseAugmentation, check_states
+from proximo.augmentation.base import StateAugmentation, check_states
 
 
-class GaussianNoise(BaseAugmentation):
+class GaussianNoise(StateAugmentation):
     """x + z, z ~ Normal(mu, sigma) for each number."""
 
     def __init__(self, mu: float = 0.0, sigma: float = 1.0) -> None:
@@ -22,7 +22,7 @@ class GaussianNoise(BaseAugmentation):
         return x + self.mu + self.sigma * torch.randn_like(x)
 
 
-class RandomAmplitudeScaling(BaseAugmentation):
+class RandomAmplitudeScaling(StateAugmentation):
     """z · x, z ~ Uniform(low, high) for each number."""
 
     def __init__(self, low: float = 0.6, high: float = 1.2) -> None:

@@ -16,7 +16,7 @@ from proximo.backends.noise import draw_noise, draw_normals
 from proximo.backends.transfers import to_device, to_host
 from proximo.config import UpdateSettings
 from proximo.data import Array, Minibatch, Observation, RNNStates, Rollout, TensorObservation
-from proximo.functional.losses import TERMS, LossTerms
+from proximo.functional.losses import TERMS, LossTerms, value_columns
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions import StateDependentNoiseDistribution
@@ -106,6 +106,8 @@ class TorchBackend:
         distribution.noise = None  # a user's distribution may not have taken it
         value_rows, log_prob_rows, columns = to_host([values.float(), log_probs.float(), actions])
         rollout.values[step] = value_rows[:, 0]
+        if rollout.own_stream is not None:
+            rollout.own_stream.values[step] = value_rows[:, 1]
         rollout.log_probs[step] = log_prob_rows[:, 0]
         rollout.actions[step] = columns.reshape(rollout.actions.shape[1:])
         chosen = rollout.actions[step].reshape(actions.shape).copy()  # an environment may keep its action
@@ -141,7 +143,7 @@ class TorchBackend:
         environments: NDArray[np.int64] | None = None,
         episode_starts: Array | None = None,
     ) -> Array:
-        """V for [batch, …] observations: [batch] float32."""
+        """V for [batch, …] observations: [batch] float32; [batch, 2] for a policy with a second value."""
         starts = None
         if self.states is not None:
             rows = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
@@ -156,7 +158,7 @@ class TorchBackend:
                     chosen = torch.from_numpy(environments).to(self.policy.device)
                     memory = tuple(part.index_select(1, chosen) for part in memory)
                 values = self.policy.predict_values(tensors, memory, starts_there)  # type: ignore[call-arg]
-        return values.float().flatten().cpu().numpy()
+        return value_columns(values).float().cpu().numpy()
 
     # -- learning
 

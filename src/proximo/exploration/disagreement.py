@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from proximo.exploration.base import NoveltyReward, Transitions
-from proximo.exploration.model import ForwardDynamicsModel, ObservationEncoder
+from proximo.config import COUNT, Check, hyperparameter
+from proximo.exploration.base import Transitions
+from proximo.exploration.model import ForwardDynamicsModel
+from proximo.exploration.novelty import LearnedReward
 
 
-class Disagreement(NoveltyReward):
+@dataclass(kw_only=True, eq=False)
+class Disagreement(LearnedReward):
     """Variance of what several forward models predict, in the features of a fixed random encoder (arXiv 1906.04161).
 
     What is random but known makes no disagreement: all models learn the same mean.
     """
 
-    def __init__(
-        self,
-        envs: Any,
-        device: str = "cpu",
-        beta: float = 1.0,
-        kappa: float = 0.0,
-        gamma: float | None = None,
-        rwd_norm_type: str = "rms",
-        obs_norm_type: str = "rms",
-        ensemble_size: int = 4,
-        latent_dim: int = 128,
-        lr: float = 0.001,
-        batch_size: int = 256,
-        update_proportion: float = 1.0,
-        encoder_model: str = "mnih",
-        weight_init: str = "orthogonal",
-    ) -> None:
-        super().__init__(envs, device, beta, kappa, gamma, rwd_norm_type, obs_norm_type)
-        if ensemble_size < 2:
-            raise ValueError(f"disagreement needs at least two models, got ensemble_size={ensemble_size}")
-        self.ensemble_size = ensemble_size
-        encoder = ObservationEncoder(self.obs_shape, latent_dim, encoder_model, weight_init).requires_grad_(False)
-        models = [
-            ForwardDynamicsModel(latent_dim, self.policy_action_dim, encoder_model, weight_init)
-            for _ in range(ensemble_size)
-        ]
-        self.networks["random_encoder"] = encoder.to(self.device)
-        self.networks["ensemble"] = nn.ModuleList(models).to(self.device)
-        self.train_networks(lr, batch_size, update_proportion)
+    ensemble_size: int = hyperparameter(
+        "Forward models.",
+        4,
+        Check(lambda value: COUNT.fits(value) and 2 <= value <= 256, "at least two models and at most 256"),
+    )
+
+    def build(self) -> None:
+        sizes = (self.latent_dim, self.policy_action_dim, self.encoder_model, self.weight_init)
+        encoder = self.make_encoder().requires_grad_(False)
+        models = nn.ModuleList(ForwardDynamicsModel(*sizes) for _ in range(self.ensemble_size))
+        self.keep(random_encoder=encoder, ensemble=models)
 
     def predictions(self, latents: Tensor, actions: Tensor) -> Tensor:
         """[model, batch, feature]"""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from proximo.exploration.base import NoveltyReward, Transitions
-from proximo.exploration.model import ForwardDynamicsModel, InverseDynamicsModel, ObservationEncoder
+from proximo.config import other_default
+from proximo.exploration.base import Transitions
+from proximo.exploration.model import ForwardDynamicsModel, InverseDynamicsModel
+from proximo.exploration.novelty import LearnedReward
 
 
-class InverseDynamicsReward(NoveltyReward):
+@dataclass(kw_only=True, eq=False)
+class InverseDynamicsReward(LearnedReward):
     """Base of rewards whose encoder φ learns to tell the action from two states, and so sees what an agent controls."""
 
-    def build_encoder(self, latent_dim: int, encoder_model: str, weight_init: str) -> None:
-        encoder = ObservationEncoder(self.obs_shape, latent_dim, encoder_model, weight_init)
-        inverse = InverseDynamicsModel(latent_dim, self.policy_action_dim, encoder_model, weight_init)
-        self.networks["encoder"] = encoder.to(self.device)
-        self.networks["inverse_model"] = inverse.to(self.device)
+    obs_norm_type: str = other_default(LearnedReward, "obs_norm_type", "none")
+
+    def build(self) -> None:
+        inverse = InverseDynamicsModel(self.latent_dim, self.policy_action_dim, self.encoder_model, self.weight_init)
+        self.keep(encoder=self.make_encoder(), inverse_model=inverse)
 
     def encode_batch(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         encoder = self.networks["encoder"]
@@ -28,33 +31,17 @@ class InverseDynamicsReward(NoveltyReward):
         return self.action_losses(self.networks["inverse_model"](latents, next_latents), batch.actions)
 
 
+@dataclass(kw_only=True, eq=False)
 class ICM(InverseDynamicsReward):
     """Error of predicting φ(next state) from φ(state) and the action (Pathak et al. 2017, arXiv 1705.05363).
 
     The forward model does not shape φ: features that shrink would make every error small.
     """
 
-    def __init__(
-        self,
-        envs: Any,
-        device: str = "cpu",
-        beta: float = 1.0,
-        kappa: float = 0.0,
-        gamma: float | None = None,
-        rwd_norm_type: str = "rms",
-        obs_norm_type: str = "none",
-        latent_dim: int = 128,
-        lr: float = 0.001,
-        batch_size: int = 256,
-        update_proportion: float = 1.0,
-        encoder_model: str = "mnih",
-        weight_init: str = "orthogonal",
-    ) -> None:
-        super().__init__(envs, device, beta, kappa, gamma, rwd_norm_type, obs_norm_type)
-        self.build_encoder(latent_dim, encoder_model, weight_init)
-        forward = ForwardDynamicsModel(latent_dim, self.policy_action_dim, encoder_model, weight_init)
-        self.networks["forward_model"] = forward.to(self.device)
-        self.train_networks(lr, batch_size, update_proportion)
+    def build(self) -> None:
+        super().build()
+        forward = ForwardDynamicsModel(self.latent_dim, self.policy_action_dim, self.encoder_model, self.weight_init)
+        self.keep(forward_model=forward)
 
     def prediction_errors(self, latents: Tensor, actions: Tensor, next_latents: Tensor) -> Tensor:
         """[batch]"""

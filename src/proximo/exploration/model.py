@@ -9,10 +9,25 @@ import torch
 from torch import Tensor, nn
 
 from proximo.errors import near_matches
+from proximo.exploration.observations import ObservationReader, Part
 from proximo.networks.encoders import dqn_convolutions, flat_size
 
 ENCODER_MODELS = ("mnih", "espeholt", "pathak")
 WEIGHT_INITS = ("default", "orthogonal")
+
+
+def check_encoder(encoder_model: str, weight_init: str) -> None:
+    if encoder_model not in ENCODER_MODELS:
+        raise ValueError(f"unknown encoder_model {encoder_model!r}; {near_matches(encoder_model, ENCODER_MODELS)}")
+    if weight_init not in WEIGHT_INITS:
+        raise ValueError(f"unknown weight_init {weight_init!r}; {near_matches(weight_init, WEIGHT_INITS)}")
+
+
+def make_encoder(reader: ObservationReader, latent_dim: int, encoder_model: str, weight_init: str) -> nn.Module:
+    """The encoder for what a reader gives: [batch, *shape] → [batch, latent_dim]."""
+    if any(part.image is not None for part in reader.parts):
+        return PartsEncoder(reader.parts, latent_dim, encoder_model, weight_init)
+    return ObservationEncoder(reader.shape, latent_dim, encoder_model, weight_init)
 
 
 class ObservationEncoder(nn.Module):
@@ -26,10 +41,7 @@ class ObservationEncoder(nn.Module):
         self, obs_shape: Sequence[int], latent_dim: int, encoder_model: str = "mnih", weight_init: str = "default"
     ) -> None:
         super().__init__()
-        if encoder_model not in ENCODER_MODELS:
-            raise ValueError(f"unknown encoder_model {encoder_model!r}; {near_matches(encoder_model, ENCODER_MODELS)}")
-        if weight_init not in WEIGHT_INITS:
-            raise ValueError(f"unknown weight_init {weight_init!r}; {near_matches(weight_init, WEIGHT_INITS)}")
+        check_encoder(encoder_model, weight_init)
         if len(obs_shape) == 3:
             convolutions = nn.Sequential(*_convolutions(obs_shape[0], encoder_model), nn.Flatten())
             too_small = "encoder_model='mnih', which needs 36 x 36 pixels; use encoder_model='pathak'"
@@ -56,6 +68,30 @@ def _convolutions(channels: int, encoder_model: str) -> list[nn.Module]:
     for width in (channels, 32, 32, 32):
         layers += [nn.Conv2d(width, 32, 3, stride=2, padding=1), nn.ELU()]
     return layers
+
+
+class PartsEncoder(nn.Module):
+    """Flat rows of a Dict observation: its images through convolutions each, then everything through one perceptron."""
+
+    def __init__(self, parts: Sequence[Part], latent_dim: int, encoder_model: str, weight_init: str) -> None:
+        super().__init__()
+        self.widths = [part.width for part in parts]
+        encoders: list[nn.Module] = []
+        width = 0
+        for part in parts:
+            if part.image is None:
+                encoders.append(nn.Identity())
+                width += part.width
+                continue
+            encoder = ObservationEncoder(part.image, latent_dim, encoder_model, weight_init)
+            encoders.append(nn.Sequential(nn.Unflatten(1, part.image), encoder, nn.ReLU()))
+            width += latent_dim
+        self.encoders = nn.ModuleList(encoders)
+        self.head = ObservationEncoder((width,), latent_dim, encoder_model, weight_init)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        pieces = zip(self.encoders, obs.split(self.widths, dim=1), strict=True)
+        return self.head(torch.cat([encode(piece) for encode, piece in pieces], dim=1))
 
 
 class InverseDynamicsModel(nn.Module):
@@ -87,10 +123,9 @@ class ForwardDynamicsModel(nn.Module):
 class Distillation(nn.Module):
     """A network that learns a fixed random one; its squared error [batch] is large on what it has not seen."""
 
-    def __init__(self, obs_shape: Sequence[int], latent_dim: int, encoder_model: str, weight_init: str) -> None:
+    def __init__(self, predictor: nn.Module, target: nn.Module) -> None:
         super().__init__()
-        self.predictor = ObservationEncoder(obs_shape, latent_dim, encoder_model, weight_init)
-        self.target = ObservationEncoder(obs_shape, latent_dim, encoder_model, weight_init).requires_grad_(False)
+        self.predictor, self.target = predictor, target.requires_grad_(False)
 
     def forward(self, obs: Tensor) -> Tensor:
         return (self.predictor(obs) - self.target(obs)).square().mean(dim=-1)

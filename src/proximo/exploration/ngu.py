@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
+from proximo.config import hyperparameter, numeric, other_default
 from proximo.exploration.base import Transitions
 from proximo.exploration.model import Distillation
 from proximo.exploration.pseudo_counts import PseudoCounts
 from proximo.functional.statistics import RunningMeanStd
 
 
+@dataclass(kw_only=True, eq=False)
 class NGU(PseudoCounts):
     """Episodic novelty · min(max(α, 1), mrs), α = 1 + (e − ē)/σₑ the life-long novelty (arXiv 2002.06038).
 
@@ -20,38 +22,16 @@ class NGU(PseudoCounts):
     deviation.
     """
 
-    def __init__(
-        self,
-        envs: Any,
-        device: str = "cpu",
-        beta: float = 1.0,
-        kappa: float = 0.0,
-        gamma: float | None = None,
-        rwd_norm_type: str = "rms",
-        obs_norm_type: str = "rms",
-        latent_dim: int = 32,
-        lr: float = 0.001,
-        batch_size: int = 256,
-        k: int = 10,
-        kernel_cluster_distance: float = 0.008,
-        kernel_epsilon: float = 0.0001,
-        c: float = 0.001,
-        sm: float = 8.0,
-        mrs: float = 5.0,
-        update_proportion: float = 1.0,
-        encoder_model: str = "mnih",
-        weight_init: str = "default",
-    ) -> None:
-        common = (envs, device, beta, kappa, gamma, rwd_norm_type, obs_norm_type, latent_dim, lr, batch_size)
-        kernel = (k, kernel_cluster_distance, kernel_epsilon, c, sm)
-        super().__init__(*common, *kernel, update_proportion, encoder_model, weight_init)
-        if mrs < 1.0:
-            raise ValueError(f"mrs is the largest factor of the episodic reward, at least 1; got {mrs}")
-        self.mrs = mrs
+    obs_norm_type: str = other_default(PseudoCounts, "obs_norm_type", "rms")
+    weight_init: str = other_default(PseudoCounts, "weight_init", "default")
+    mrs: float = hyperparameter(
+        "Largest factor of the episodic reward.", 5.0, numeric(lambda value: value >= 1, "a number of at least 1")
+    )
+
+    def build(self) -> None:
+        super().build()
         self.statistics["distillation_errors"] = RunningMeanStd()
-        distillation = Distillation(self.obs_shape, latent_dim, encoder_model, weight_init)
-        self.networks["distillation"] = distillation.to(self.device)
-        self.train_networks(lr, batch_size, update_proportion)
+        self.keep(distillation=Distillation(self.make_encoder(), self.make_encoder()))
 
     def lifelong_factor(self, transitions: Transitions, sync: bool) -> Tensor:
         """[time, env], from 1 to ``mrs``."""

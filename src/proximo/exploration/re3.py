@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from proximo.exploration.base import NoveltyReward, Transitions
-from proximo.exploration.model import ObservationEncoder
+from proximo.config import COUNT, hyperparameter
+from proximo.exploration.base import Transitions
+from proximo.exploration.novelty import NoveltyReward
 from proximo.functional.novelty import nearest_neighbour_novelty
 
 
+@dataclass(kw_only=True, eq=False)
 class RE3(NoveltyReward):
     """log(1 + distance to the k-th nearest state) in the features of a fixed random encoder (Seo et al. 2021).
 
     Neighbours are the states of the same environment: those of this rollout, and before them as many as
-    ``storage_size`` leaves room for. ``average_entropy`` takes the mean over the first k neighbours.
+    ``storage_size`` leaves room for.
     """
 
-    def __init__(
-        self,
-        envs: Any,
-        device: str = "cpu",
-        beta: float = 1.0,
-        kappa: float = 0.0,
-        gamma: float | None = None,
-        rwd_norm_type: str = "rms",
-        obs_norm_type: str = "rms",
-        latent_dim: int = 128,
-        storage_size: int = 1000,
-        k: int = 5,
-        average_entropy: bool = False,
-        encoder_model: str = "mnih",
-        weight_init: str = "orthogonal",
-    ) -> None:
-        super().__init__(envs, device, beta, kappa, gamma, rwd_norm_type, obs_norm_type)
-        if not 1 <= k < storage_size:
-            raise ValueError(f"k must be at least 1 and below storage_size={storage_size}, got {k}")
-        self.storage_size, self.k, self.average_entropy = storage_size, k, average_entropy
-        encoder = ObservationEncoder(self.obs_shape, latent_dim, encoder_model, weight_init).requires_grad_(False)
-        self.networks["random_encoder"] = encoder.to(self.device)
-        self.memory = [torch.zeros(0, self.n_envs, latent_dim, device=self.device)]
+    storage_size: int = hyperparameter("States of each environment to compare with.", 1000, COUNT)
+    k: int = hyperparameter("Which neighbour's distance counts.", 5, COUNT)
+    average_entropy: bool = hyperparameter("Take the mean over the first k neighbours instead of the k-th.", False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k >= self.storage_size:
+            raise ValueError(f"k is {self.k}; expected a number below storage_size {self.storage_size}")
+
+    def build(self) -> None:
+        self.keep(random_encoder=self.make_encoder().requires_grad_(False))
+        self.memory = [torch.zeros(0, self.n_envs, self.latent_dim, device=self.device)]
 
     def novelty(self, transitions: Transitions, sync: bool) -> Tensor:
         features = self.features("random_encoder", transitions.next_observations)

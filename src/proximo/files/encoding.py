@@ -85,6 +85,11 @@ def register(kind: str, of_type: type, to_plain: Callable[[Any], Any], from_plai
     _KINDS[kind] = from_plain
 
 
+def register_alias(of_type: type, like: type) -> None:
+    """Write values of a type as those of another one, which they are again when they are read."""
+    _KIND_OF_TYPE[of_type] = _KIND_OF_TYPE[like]
+
+
 def register_class(name: str, cls: type) -> None:
     """Let files name a class (the class itself is the value, as in ``activation_fn=nn.Tanh``) by a bare name."""
     if _CLASSES.get(name, cls) is not cls:

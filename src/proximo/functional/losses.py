@@ -58,6 +58,21 @@ def value_error(
     return torch.max((values - returns).square(), (clipped - returns).square()).mean()
 
 
+def value_columns(values: Tensor) -> Tensor:
+    """[batch] of a policy's [batch, 1]; [batch, 2] where an intrinsic reward has a value of its own."""
+    return values.flatten() if values.numel() == len(values) else values
+
+
+def value_errors(
+    values: Tensor, old_values: Tensor, returns: Tensor, clip_range: float | None = None, pessimistic: bool = False
+) -> Tensor:
+    """:func:`value_error`, summed over the columns where there are two values."""
+    if values.dim() == 1:
+        return value_error(values, old_values, returns, clip_range, pessimistic)
+    columns = zip(values.unbind(1), old_values.unbind(1), returns.unbind(1), strict=True)
+    return torch.stack([value_error(*column, clip_range, pessimistic) for column in columns]).sum()
+
+
 def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
     """−E[H]; without a closed form, −log p of the sampled actions estimates the entropy."""
     return torch.mean(log_prob) if entropy is None else -torch.mean(entropy)

@@ -13,16 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from proximo.augmentation import augment
 from proximo.backends.base import non_finite_update
 from proximo.backends.gradient_step import GradientStep
 from proximo.config import DAACConfig, UpdateSettings
 from proximo.data import Metrics, Minibatch
 from proximo.files.encoding import register_class
-from proximo.functional.losses import approximate_kl, clip_fraction, clipped_surrogate, entropy_loss, value_error
+from proximo.functional.losses import approximate_kl, clip_fraction, clipped_surrogate, entropy_loss, value_errors
 from proximo.learners.metrics import common_metrics
 from proximo.learners.ppg import normalized
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.decoupled import DecoupledPolicy
+from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
 from proximo.rollout.storage import RolloutBuffer
 
 Terms = dict[str, Tensor]  # "loss" is descended, the others are reported
@@ -63,7 +65,10 @@ class DAACLearner(PPOLearner):
         return metrics | {"learning_rate": settings.learning_rate, **common_metrics(policy, buffer)}
 
     def actor_terms(self, batch: Minibatch, settings: UpdateSettings, adv_coef: float) -> Terms:
-        """L_policy + ent_coef · L_entropy + adv_coef · E[(Â − A)²], Â being what the policy's network says."""
+        """L_policy + ent_coef · L_entropy + adv_coef · E[(Â − A)²], Â being what the policy's network says.
+
+        With an augmentation also aug_coef · KL(π(·|s) ‖ π(·|f(s))), DrAC's term of the policy.
+        """
         masks = {} if batch.action_masks is None else {"action_masks": batch.action_masks}
         found = self.policy.evaluate_actor(batch.observations, self.shaped_actions(batch), **masks)
         log_ratio = found.log_prob - batch.old_log_prob
@@ -74,6 +79,12 @@ class DAACLearner(PPOLearner):
             "advantage_loss": functional.mse_loss(found.advantages, batch.advantages),
         }
         weights = {"policy_gradient_loss": 1.0, "entropy_loss": settings.ent_coef, "advantage_loss": adv_coef}
+        if self.augmentation is not None:
+            plain = parameter_rows(self.policy.action_dist).detach()
+            augmented = augment(self.augmentation, batch.observations)
+            distribution = self.policy.get_distribution(augmented, **masks)
+            terms["aug_policy_loss"] = kl_from_rows(plain, distribution).mean()
+            weights["aug_policy_loss"] = settings.aug_coef
         loss = torch.stack([weights[name] * term for name, term in terms.items()]).sum()
         with torch.no_grad():
             measured = {
@@ -83,12 +94,17 @@ class DAACLearner(PPOLearner):
         return {"loss": loss, **terms, **measured}
 
     def critic_terms(self, batch: Minibatch, settings: UpdateSettings) -> Terms:
-        """vf_coef · E[(V − R)²], clipped as the settings say."""
+        """vf_coef · E[(V − R)²], clipped as the settings say; with an augmentation DrAC's term of the value too."""
         values = self.policy.predict_values(batch.observations).flatten()
-        error = value_error(
+        error = value_errors(
             values, batch.old_values, batch.returns, settings.clip_range_vf, settings.pessimistic_value
         )
-        return {"loss": settings.vf_coef * error, "value_loss": error}
+        terms = {"loss": settings.vf_coef * error, "value_loss": error}
+        if self.augmentation is not None:
+            augmented = augment(self.augmentation, batch.observations)
+            distance = (values.detach() - self.policy.predict_values(augmented).flatten()).square().mean()
+            terms |= {"loss": terms["loss"] + settings.aug_coef * distance, "aug_value_loss": distance}
+        return terms
 
     def shaped_actions(self, batch: Minibatch) -> Tensor:
         return batch.actions.long().flatten() if self._discrete else batch.actions

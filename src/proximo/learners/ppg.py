@@ -15,13 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from proximo.augmentation import Augmentation
 from proximo.backends.base import non_finite_update
 from proximo.backends.gradient_step import GradientStep
 from proximo.backends.runtime import Runtime
 from proximo.config import PPGConfig, UpdateSettings
-from proximo.data import Array, Metrics
+from proximo.data import Array, Metrics, Minibatch
 from proximo.errors import NonFiniteError
 from proximo.files.encoding import register_class
+from proximo.functional.losses import LossTerms
 from proximo.learners.ppo import PPOLearner
 from proximo.learners.trust_region import influential
 from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
@@ -58,6 +60,9 @@ class FlatAdam:
         self._whole.grad = flat.gradients
         self.adam = torch.optim.Adam([self._whole], eps=self.eps, fused=True)
         self.load_moments(previous)
+
+    def set_eps(self, eps: float) -> None:
+        self.eps = self.adam.param_groups[0]["eps"] = eps
 
     def rest_frozen(self) -> None:
         """Forget the momentum of parameters that were frozen since: without a gradient they would still move."""
@@ -112,6 +117,15 @@ class PPGLearner:
     def policy(self) -> PhasicPolicy:
         return self.runtime.policy  # type: ignore[return-value]
 
+    @property
+    def augmentation(self) -> Augmentation | None:
+        """Of the policy phase."""
+        return self.policy_phase.augmentation
+
+    @augmentation.setter
+    def augmentation(self, augmentation: Augmentation | None) -> None:
+        self.policy_phase.augmentation = augmentation
+
     def obstacle(self) -> str | None:
         """Why the kernels cannot do the policy phase; None if they can."""
         return self.policy_phase.obstacle()
@@ -122,7 +136,7 @@ class PPGLearner:
         ``phases`` is the configuration with its schedules evaluated. The metrics are PPO's, and of an auxiliary phase
         ``aux_value_loss`` and ``kl_loss``.
         """
-        metrics = self._policy_update(buffer, settings, phases.value_epochs)
+        metrics = self.policy_update(buffer, settings, phases.value_epochs)
         self.phase.add(buffer.rollout)
         if self.phase.full:
             metrics |= self.auxiliary_update(phases, settings.skip_non_finite)
@@ -152,7 +166,8 @@ class PPGLearner:
 
     # -- the policy phase
 
-    def _policy_update(self, buffer: RolloutBuffer, settings: UpdateSettings, value_epochs: int) -> Metrics:
+    def policy_update(self, buffer: RolloutBuffer, settings: UpdateSettings, value_epochs: int) -> Metrics:
+        """PPO on one rollout, which the auxiliary phase does not get to know."""
         if settings.normalize_advantage:
             buffer.advantages = normalized(buffer.advantages, buffer.rollout.valid)
             settings = settings.changed(normalize_advantage=False)
@@ -173,10 +188,7 @@ class PPGLearner:
         for epoch in buffer.epochs(orders, settings.batch_size, self.policy.device):
             begun += 1
             for index, batch in enumerate(epoch):
-                terms = self.policy_phase.loss_terms(batch, settings)
-                loss = terms.policy_loss + settings.ent_coef * terms.entropy_loss
-                if of_value:
-                    loss = settings.vf_coef * terms.value_loss
+                loss, terms = self._half_of_loss(batch, settings, of_value)
                 parameters = parameters or influential(loss, [p for p in self.policy.parameters() if p.requires_grad])
                 norm = step.gradient(loss.backward, parameters)
                 if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
@@ -185,6 +197,15 @@ class PPGLearner:
                 if not settings.skip_non_finite and not applied:
                     raise non_finite_update(index)
         return begun
+
+    def _half_of_loss(self, batch: Minibatch, settings: UpdateSettings, of_value: bool) -> tuple[Tensor, LossTerms]:
+        terms = self.policy_phase.regularized_terms(batch, settings)
+        if of_value:
+            loss, augmented = settings.vf_coef * terms.value_loss, terms.extra.get("aug_value_loss")
+        else:
+            loss = terms.policy_loss + settings.ent_coef * terms.entropy_loss
+            augmented = terms.extra.get("aug_policy_loss")
+        return (loss if augmented is None else loss + settings.aug_coef * augmented), terms
 
     # -- the auxiliary phase
 

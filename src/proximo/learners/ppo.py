@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from proximo.augmentation import Augmentation, augment, augmentation_terms
 from proximo.backends.base import Rows, UpdateReport
 from proximo.backends.runtime import Runtime
 from proximo.config import UpdateSettings
@@ -27,10 +28,12 @@ from proximo.functional.losses import (
     entropy_loss,
     normalize,
     plain_objective,
-    value_error,
+    value_columns,
+    value_errors,
 )
 from proximo.learners.metrics import common_metrics
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.networks.distributions.divergence import parameter_rows
 from proximo.rollout.minibatches import keep_valid
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
@@ -43,6 +46,7 @@ class PPOLearner:
     """
 
     in_kernels: ClassVar[tuple[str, ...]] = ("loss_terms", "combine", "evaluate")  # what the kernels do by themselves
+    augmentation: Augmentation | None = None
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -53,6 +57,8 @@ class PPOLearner:
 
     def obstacle(self) -> str | None:
         """Why the kernels cannot descend this learner's loss; None if they can."""
+        if self.augmentation is not None:
+            return "observations are augmented"
         for name in self.in_kernels:
             if name in vars(self) or getattr(type(self), name) is not getattr(PPOLearner, name):
                 return f"{type(self).__name__} overrides {name}"
@@ -64,7 +70,7 @@ class PPOLearner:
         for group in self.policy.optimizer.param_groups:
             group["lr"] = settings.learning_rate
         orders = self.orders(buffer, settings.n_epochs)
-        report = self.runtime.backend.update(buffer, orders, settings, self.loss_terms)
+        report = self.runtime.backend.update(buffer, orders, settings, self.regularized_terms)
         return self.metrics(report, buffer, settings)
 
     def orders(self, buffer: RolloutBuffer, epochs: int) -> NDArray[np.int64]:
@@ -73,6 +79,20 @@ class PPOLearner:
             return np.empty((epochs, 0), np.int64)
         indices = buffer.rollout.training_indices()
         return np.stack([self.runtime.generator.permutation(indices) for _ in range(epochs)])
+
+    def regularized_terms(self, batch: Minibatch, settings: UpdateSettings) -> LossTerms:
+        """What an update descends: :meth:`loss_terms`, and with an augmentation aug_coef · (G_π + G_V) of DrAC."""
+        terms = self.loss_terms(batch, settings)
+        if self.augmentation is None:
+            return terms
+        with torch.no_grad():  # log-probabilities of an update are those of plain observations, and so is the ratio
+            plain_values, _, _ = self.evaluate(batch)
+            plain_rows = parameter_rows(self.policy.action_dist)
+        observations = augment(self.augmentation, batch.observations)
+        values, _, _ = self.evaluate(batch._replace(observations=observations))
+        found = augmentation_terms(plain_rows, plain_values, self.policy.action_dist, values, batch.valid)
+        extra = {**terms.extra, "aug_policy_loss": found.policy, "aug_value_loss": found.value}
+        return terms._replace(loss=terms.loss + settings.aug_coef * (found.policy + found.value), extra=extra)
 
     def loss_terms(self, batch: Minibatch, settings: UpdateSettings) -> LossTerms:
         """The loss of a minibatch under the policy as it is."""
@@ -93,7 +113,7 @@ class PPOLearner:
                 policy_loss = plain_objective(advantages, log_prob)
             case unknown:
                 raise ValueError(f"objective is {unknown!r}; expected 'clipped' or 'plain'")
-        value_loss = value_error(
+        value_loss = value_errors(
             values, batch.old_values, batch.returns, settings.clip_range_vf, settings.pessimistic_value
         )
         of_entropy = entropy_loss(entropy, log_prob)
@@ -112,9 +132,10 @@ class PPOLearner:
         else:
             found = self.policy.evaluate_actions(batch.observations, actions, **options)
         values, log_prob, entropy = found
+        values = value_columns(values)
         if batch.valid is None:
-            return values.flatten(), log_prob, entropy
-        return values.flatten()[batch.valid], log_prob[batch.valid], None if entropy is None else entropy[batch.valid]
+            return values, log_prob, entropy
+        return values[batch.valid], log_prob[batch.valid], None if entropy is None else entropy[batch.valid]
 
     @property
     def _discrete(self) -> bool:

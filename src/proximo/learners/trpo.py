@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from proximo.backends.gradient_step import GradientStep
 from proximo.backends.runtime import Runtime
@@ -22,7 +21,7 @@ from proximo.config import TRPOConfig
 from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
 from proximo.files.encoding import register_class
-from proximo.functional.losses import normalize
+from proximo.functional.losses import normalize, value_columns, value_errors
 from proximo.learners.metrics import common_metrics
 from proximo.learners.trust_region import (
     assign_values,
@@ -149,7 +148,8 @@ class TRPOLearner:
         self, step: GradientStep, batch: Minibatch, critic: Sequence[nn.Parameter], skip_non_finite: bool
     ) -> Tensor | None:
         """One step of the parameters that are the value's alone; returns its loss, None if it was skipped."""
-        loss = functional.mse_loss(self.policy.predict_values(batch.observations).flatten(), batch.returns)
+        values = value_columns(self.policy.predict_values(batch.observations))
+        loss = value_errors(values, batch.old_values, batch.returns)
         norm = step.gradient(partial(loss.backward, inputs=list(critic)), critic)
         if step.apply(torch.isfinite(norm), norm):
             return loss.detach()

@@ -124,7 +124,8 @@ class BasePolicy(nn.Module, ABC):
             and features_extractor.reads_bytes()
         ):
             return features_extractor.forward_bytes(obs)
-        return features_extractor(preprocess_obs(obs, self.observation_space, self.normalize_images))
+        divide = self.normalize_images and not getattr(features_extractor, "divides_images", False)
+        return features_extractor(preprocess_obs(obs, self.observation_space, divide))
 
     @staticmethod
     def init_weights(module: nn.Module, gain: float = 1) -> None:
@@ -288,6 +289,7 @@ class ActorCriticPolicy(BasePolicy):
         normalize_images: bool = True,
         optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
+        value_heads: int = 1,  # 2: an intrinsic reward has a value of its own, the second column of all values
     ) -> None:
         if optimizer_kwargs is None and optimizer_class is torch.optim.Adam:
             optimizer_kwargs = {"eps": 1e-5}  # the default 1e-8 lets tiny second moments blow up a step
@@ -307,6 +309,7 @@ class ActorCriticPolicy(BasePolicy):
             net_arch = net_arch[0]  # the form of Stable-Baselines3 before 1.8, which scripts still hold
         self.net_arch = self._default_net_arch() if net_arch is None else net_arch
         self.activation_fn = activation_fn
+        self.value_heads = value_heads
         self.ortho_init = ortho_init
         self.log_std_init = log_std_init
         self.use_sde, self.full_std, self.use_expln = use_sde, full_std, use_expln
@@ -338,7 +341,7 @@ class ActorCriticPolicy(BasePolicy):
             self.action_net, self.log_std = self.action_dist.proba_distribution_net(latent_dim, self.log_std_init)
         else:
             self.action_net = self.action_dist.proba_distribution_net(latent_dim)
-        self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, 1)
+        self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, self.value_heads)
         if self.ortho_init:
             self._initialize_orthogonally()
         self.optimizer = self.optimizer_class(
@@ -443,6 +446,7 @@ class ActorCriticPolicy(BasePolicy):
             "use_expln": self.use_expln,
             "squash_output": self.squash_output,
             "share_features_extractor": self.share_features_extractor,
+            **({} if self.value_heads == 1 else {"value_heads": self.value_heads}),
         }
 
 

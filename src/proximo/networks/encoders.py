@@ -22,6 +22,7 @@ class BaseFeaturesExtractor(nn.Module):
     """Base of a features extractor: ``forward`` maps preprocessed observations to [batch, features_dim]."""
 
     init_gain: ClassVar[float] = math.sqrt(2)  # of orthogonal weights: layers of ReLU keep the scale of their input
+    divides_images: ClassVar[bool] = False  # whether images come as they are: the policy divides by 255 otherwise
 
     def __init__(self, observation_space: Space, features_dim: int = 0) -> None:
         super().__init__()

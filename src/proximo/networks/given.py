@@ -10,7 +10,6 @@ from typing import Any
 from torch import nn
 
 from proximo.data import Schedule
-from proximo.files.encoding import register_class
 from proximo.functional.spaces import Space
 from proximo.networks import published_encoders as published
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -87,7 +86,3 @@ def describe_encoder(encoder: nn.Module) -> dict[str, Any]:
         return {"features_extractor_class": type(encoder)}
     arguments = {"feature_dim": encoder.feature_dim, **{name: read(encoder) for name, read in others.items()}}
     return {"features_extractor_class": type(encoder), "features_extractor_kwargs": arguments}
-
-
-for _class in ARGUMENTS:
-    register_class(_class.__name__, _class)

@@ -1,6 +1,7 @@
 """Encoders known by the papers that they come from, as rllte and Hsuanwu name them.
 
-They read observations as the environment shows them: images of any number type, whose division by 255 is theirs.
+They read observations as the environment shows them: images of any number type, whose division by 255 is theirs. A
+policy that has one as ``features_extractor_class`` leaves it to them (``divides_images``).
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from proximo.files.encoding import register_class
 from proximo.functional.spaces import Space, get_flattened_obs_dim, preprocess_obs
 from proximo.networks.encoders import BaseFeaturesExtractor, ImpalaCNN, dqn_convolutions, flat_size, residual_stages
 
 
 class BaseEncoder(BaseFeaturesExtractor):
-    """Base of an encoder: ``forward`` maps observations to [batch, feature_dim]."""
+    """Base of an encoder: ``forward`` maps observations, images as the environment shows them, to [batch, feature_dim]."""
+
+    divides_images = True
 
     def __init__(self, observation_space: Space, feature_dim: int = 0) -> None:
         super().__init__(observation_space, feature_dim)
@@ -29,6 +33,8 @@ class BaseEncoder(BaseFeaturesExtractor):
 
 class IdentityEncoder(BaseEncoder):
     """Vectors as they are, discrete observations one-hot."""
+
+    divides_images = False
 
     def __init__(self, observation_space: Space, feature_dim: int = 64) -> None:
         width = get_flattened_obs_dim(observation_space)
@@ -45,6 +51,8 @@ class IdentityEncoder(BaseEncoder):
 
 class VanillaMlpEncoder(BaseEncoder):
     """Two Tanh layers for vectors."""
+
+    divides_images = False
 
     def __init__(self, observation_space: Space, feature_dim: int = 64, hidden_dim: int = 64) -> None:
         super().__init__(observation_space, feature_dim)
@@ -198,3 +206,15 @@ def output_width(encoder: nn.Module, space: Space) -> int:
             "expected [batch, feature_dim]"
         )
     return int(features.shape[1])
+
+
+for _class in (
+    IdentityEncoder,
+    VanillaMlpEncoder,
+    MnihCnnEncoder,
+    PathakCnnEncoder,
+    TassaCnnEncoder,
+    EspeholtResidualEncoder,
+    RaffinCombinedEncoder,
+):
+    register_class(_class.__name__, _class)

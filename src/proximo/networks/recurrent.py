@@ -163,6 +163,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         shared_lstm: bool = False,
         enable_critic_lstm: bool = True,
         lstm_kwargs: dict[str, Any] | None = None,
+        value_heads: int = 1,
     ) -> None:
         if shared_lstm and enable_critic_lstm:
             raise ValueError(
@@ -183,7 +184,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         super().__init__(
             observation_space, action_space, lr_schedule, net_arch, activation_fn, ortho_init, use_sde, log_std_init,
             full_std, use_expln, squash_output, features_extractor_class, features_extractor_kwargs,
-            share_features_extractor, normalize_images, optimizer_class, optimizer_kwargs,
+            share_features_extractor, normalize_images, optimizer_class, optimizer_kwargs, value_heads,
         )  # fmt: skip
         self.shared_lstm, self.enable_critic_lstm = shared_lstm, enable_critic_lstm
         self.lstm_kwargs = lstm_kwargs or {}

@@ -13,11 +13,12 @@ import torch
 from proximo.config import RENAMED
 from proximo.envs import as_vec_env
 from proximo.errors import ModelFileError, near_matches
+from proximo.exploration import check_reward_size
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.encoding import decode, encode
 from proximo.files.fields import decode_fields, encode_fields
 from proximo.functional.spaces import check_for_correct_spaces
-from proximo.networks import decoupled, maskable, phasic, recurrent
+from proximo.networks import decoupled, maskable, phasic, published_encoders, recurrent
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
 from proximo.version import __version__
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 
-# imported so that their policies are registered: a file may name any policy of the library
-POLICY_MODULES = (decoupled, maskable, phasic, recurrent)
+# imported so that their classes are registered: a file may name any policy or encoder of the library
+NETWORK_MODULES = (decoupled, maskable, phasic, published_encoders, recurrent)
 
 COMMON_FIELDS = (
     "policy_class",
@@ -37,6 +38,8 @@ COMMON_FIELDS = (
     "rollout_buffer_class",
     "rollout_buffer_kwargs",
     "learner_class",
+    "intrinsic_reward",
+    "augmentation",
     "precision",
     "tensorboard_log",
     "verbose",
@@ -85,9 +88,13 @@ def save(
         "optimizer_groups": encode(optimizer["param_groups"]),
         "generator": encode(model.generator.bit_generator.state),
     }
-    if training_state is not None:
+    if training_state is not None:  # the state of an intrinsic reward is in it
         stored: dict[str, torch.Tensor] = {}
         manifest["training_state"], tensors["training_state"] = encode(training_state, stored), stored
+    elif model.intrinsic_reward is not None and "intrinsic_reward" in names:
+        of_reward: dict[str, torch.Tensor] = {}
+        state = model.intrinsic_reward.state_dict()
+        manifest["intrinsic_reward"], tensors["intrinsic_reward"] = encode(state, of_reward), of_reward
     write_archive(path, manifest, tensors)
 
 
@@ -120,8 +127,9 @@ def load(
         _attach_env(model, env)
     with _blaming(path):
         _check_network_size(model, tensors["policy"])
+        reward_state = _reward_state(model, manifest, tensors)
         model._setup_model()
-        _take_over(model, manifest, tensors)
+        _take_over(model, manifest, tensors, reward_state)
     if "training_state" in (custom_objects or {}):
         model._training_state = None
     return model
@@ -136,17 +144,24 @@ def load_into(model: OnPolicyAlgorithm, path: str | Path | BinaryIO) -> None:
     manifest, tensors = read_archive(path)
     _check_content(manifest, path, type(model))
     with _blaming(path):
-        _take_over(model, manifest, tensors)
+        _take_over(model, manifest, tensors, _reward_state(model, manifest, tensors))
         for name in ("num_timesteps", "_total_timesteps", "_n_updates"):
             setattr(model, name, decode(manifest["fields"][name]))
     if (normalizer := model.get_vec_normalize_env()) is not None and "normalizer" in tensors:
         normalizer.load_state({name: tensor.numpy() for name, tensor in tensors["normalizer"].items()})
 
 
-def _take_over(model: OnPolicyAlgorithm, manifest: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+def _take_over(
+    model: OnPolicyAlgorithm,
+    manifest: Mapping[str, Any],
+    tensors: Mapping[str, Any],
+    reward_state: Mapping[str, Any] | None,
+) -> None:
     """Weights, optimisers, random generator and training state of a file, into a network of the same shape."""
     set_parameters(model, _parameters(manifest, tensors), exact_match=True)
     model._load_own_tensors(tensors.get("algorithm", {}))
+    if model.intrinsic_reward is not None and reward_state is not None:
+        model.intrinsic_reward.load_state_dict(reward_state)
     model.generator.bit_generator.state = decode(manifest["generator"])
     if "training_state" in manifest:
         model._training_state = decode(manifest["training_state"], tensors["training_state"])
@@ -178,13 +193,24 @@ def _load_foreign(
 
 
 def _check_network_size(model: OnPolicyAlgorithm, weights: Mapping[str, Any]) -> None:
-    arguments = {
-        "observation_space": model.observation_space,
-        "action_space": model.action_space,
-        "use_sde": model.use_sde,
-        **model.policy_kwargs,
-    }
-    check_network_size(model.policy_class, arguments, weights)
+    check_network_size(model.policy_class, model.policy_arguments(), weights)
+
+
+def _reward_state(
+    model: OnPolicyAlgorithm, manifest: Mapping[str, Any], tensors: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """What an intrinsic reward had learned; checked to be as large as the reward that the file describes."""
+    if model.intrinsic_reward is None:
+        return None
+    name = "intrinsic_reward"
+    if name in manifest:
+        state = decode(manifest[name], tensors[name])
+    elif name in (parts := manifest.get("training_state", {}).get("parts", {})):
+        state = decode(parts[name], tensors["training_state"])
+    else:
+        return None  # the caller has added it to a model that had none
+    check_reward_size(model.intrinsic_reward, state, model.observation_space, model.action_space)
+    return state  # type: ignore[no-any-return]
 
 
 def _built(

@@ -185,8 +185,7 @@ def _set_memory(model: OnPolicyAlgorithm, memory: Mapping[str, Any] | None) -> N
 
 def _parts(model: OnPolicyAlgorithm) -> dict[str, Any]:
     """Objects with ``state_dict`` and ``load_state_dict`` that are trained beside the policy."""
-    shaper = model.reward_shaper
-    own = {"reward_shaper": shaper} if hasattr(shaper, "state_dict") else {}
+    own = {} if model.intrinsic_reward is None else {"intrinsic_reward": model.intrinsic_reward}
     return {**own, **model.companions}
 
 

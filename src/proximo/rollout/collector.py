@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ class Actor(Protocol):
         environments: NDArray[np.int64] | None = None,
         episode_starts: Array | None = None,
     ) -> Array:
-        """V for [batch, …] observations: [batch] float32.
+        """V for [batch, …] observations: [batch] float32; [batch, 2] for a policy with a second value.
 
         For a policy with memory: of which ``environments``' current episodes they are, by default one of each; new
         episodes start where ``episode_starts`` [batch] says.
@@ -59,11 +59,9 @@ class StepListener(Protocol):
         """Called after each vector step of ``environments`` environments; False ends the collection."""
 
 
-class RewardShaper(Protocol):
-    """Changes the rewards of a rollout in place, once it is full and before its advantages are estimated."""
-
-    def __call__(self, rollout: Rollout, next_observations: Observation) -> None:
-        """``next_observations`` [time, env, …] are what the steps led to, final observations where an episode ended."""
+# (rollout, next_observations): changes the rewards of a full rollout in place, before its advantages are estimated;
+# next_observations [time, env, …] are what the steps led to, final observations where an episode ended
+RewardShaper: TypeAlias = Callable[[Rollout, Observation], None]
 
 
 @contextmanager
@@ -227,7 +225,7 @@ class Collector:
             # the time limit cut these episodes, the task did not end: the rest is worth V of what was last seen
             finals = [self._one_observation(arrays.final_observations[index], buffer) for index in truncated.tolist()]
             values = backend.values(join_observations(finals), environments=truncated)
-            buffer.rollout.bootstrap_values[step, truncated] = values
+            buffer.rollout.bootstrap_values[step, truncated] = values if values.ndim == 1 else values[:, 0]
 
     @staticmethod
     def _cut_off(rollout: Rollout, step: int, index: int) -> None:
@@ -254,20 +252,25 @@ class Collector:
         else:
             observations = copy_observation(observations)
             self._broken.blank(buffer.buffer_size, observations)
-        rollout.last_values[:] = backend.values(observations, episode_starts=self.episode_starts)
+        values = backend.values(observations, episode_starts=self.episode_starts)
+        rollout.last_values[:] = values if values.ndim == 1 else values[:, 0]
+        if rollout.own_stream is not None:
+            rollout.own_stream.last_values[:] = values[:, 1]
         if is_stock(buffer):
             buffer.pos, buffer.full = buffer.buffer_size, True
 
     def shape_rewards(self, rollout: Rollout, shaper: RewardShaper) -> None:
         """Let ``shaper`` change the rewards of the rollout that was just collected."""
         observations = copy_observation(self.current_observations())
-        if self._broken is not None:
-            self._broken.blank(rollout.steps, observations)
-        else:
-            check_finite_rollout("reward", rollout.rewards)
-        shaper(rollout, self._next_observations(rollout, observations))
         if self._broken is None:
+            check_finite_rollout("reward", rollout.rewards)
+            shaper(rollout, self._next_observations(rollout, observations))
             check_finite_rollout("shaped reward", rollout.rewards)
+            return
+        self._broken.blank(rollout.steps, observations)
+        following = self._next_observations(rollout, observations)
+        rollout.rewards[self._broken.led_nowhere(following)] = np.nan  # these steps are cut out, reward and all
+        shaper(rollout, following)
 
     def leave_out_non_finite(self, rollout: Rollout) -> None:
         """Take steps out of training whose rewards or values are not finite, or refuse them."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from proximo.data import Array, Minibatch, Observation, Rollout, TensorObservation
@@ -26,13 +27,14 @@ def flat_observations(observations: Observation, device: torch.device) -> Tensor
 def on_device(rollout: Rollout, device: torch.device) -> Minibatch:
     """The whole rollout as one batch on a device: the only transfer of an update."""
     masks = None if rollout.action_masks is None else _flat(rollout.action_masks, device)
+    stream = rollout.own_stream
     return Minibatch(
         observations=flat_observations(rollout.observations, device),
         actions=_flat(rollout.actions, device),
-        old_values=_flat(rollout.values, device),
+        old_values=_flat(rollout.values if stream is None else np.stack([rollout.values, stream.values], 2), device),
         old_log_prob=_flat(rollout.log_probs, device),
         advantages=_flat(rollout.advantages, device),
-        returns=_flat(rollout.returns, device),
+        returns=_flat(rollout.returns if stream is None else np.stack([rollout.returns, stream.returns], 2), device),
         action_masks=masks,
     )
 

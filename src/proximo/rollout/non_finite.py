@@ -29,6 +29,17 @@ class BrokenSteps:
             for part in parts:
                 part[self.observations[step]] = 0
 
+    def led_nowhere(self, next_observations: Observation) -> Array:
+        """[time, env]: which steps began with or led to something broken; [time, env, …] zeros are shown there."""
+        parts = list(next_observations.values()) if isinstance(next_observations, dict) else [next_observations]
+        parts = [part for part in parts if np.issubdtype(part.dtype, np.floating)]
+        broken = self.observations[:-1].copy()
+        for part in parts:
+            broken |= ~np.isfinite(part.reshape(*broken.shape, -1)).all(axis=2)
+        for part in parts:
+            part[broken] = 0
+        return broken
+
     def cut_out(self, rollout: Rollout, last_values: Array) -> None:
         """Take every step out of training that a broken number touches, and end the segment before as a truncation.
 

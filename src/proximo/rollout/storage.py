@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from proximo.data import Array, Minibatch, Observation, Rollout
+from proximo.data import Array, IntrinsicStream, Minibatch, Observation, Rollout
 from proximo.files.encoding import register_class
 from proximo.functional import advantages
 from proximo.functional.actions import mask_groups, stored_action_dtype
@@ -63,6 +63,12 @@ def allocate_rollout(steps: int, environments: int, observation_space: Space, ac
     )
 
 
+def allocate_stream(steps: int, environments: int) -> IntrinsicStream:
+    """Zeros for the values of an intrinsic reward."""
+    shape = (steps, environments)
+    return IntrinsicStream(np.zeros(shape, np.float32), np.zeros(environments, np.float32), np.zeros(shape, np.float32))
+
+
 def _array_of_rollout(name: str) -> Any:
     """A property that shows one of the rollout's arrays; what is assigned goes into its memory."""
 
@@ -109,7 +115,7 @@ class RolloutBuffer:
         self.full = False
         if not hasattr(self, "rollout"):
             self.rollout = allocate_rollout(self.buffer_size, self.n_envs, self.observation_space, self.action_space)
-        self.rollout.valid = self.rollout.action_masks = None
+        self.rollout.valid = self.rollout.action_masks = self.rollout.intrinsic_rewards = None
 
     def size(self) -> int:
         return self.buffer_size if self.full else self.pos
@@ -235,6 +241,35 @@ def estimate(buffer: RolloutBuffer) -> None:
         buffer.gamma,
         buffer.gae_lambda,
     )
+
+
+def add_intrinsic_advantages(
+    buffer: RolloutBuffer, discount: float, weight: float, extrinsic_coef: float = 1.0
+) -> None:
+    """A ← extrinsic_coef · A + weight · A_I, after the advantages A of the environment's reward were estimated.
+
+    The intrinsic stream knows no ends of episodes: what an agent has found out stays found out when it begins anew, so
+    V_I of the next episode's first observation follows that of the last one (Burda et al. 2018, section 2.3). Only
+    before a row that does not train it is cut, and worth V_I of what comes next.
+    """
+    rollout, stream = buffer.rollout, buffer.rollout.own_stream
+    if stream is None or rollout.intrinsic_rewards is None:
+        raise ValueError("the rollout has no intrinsic reward with values of its own (rollout.own_stream)")
+    cut = np.zeros(rollout.rewards.shape, np.bool_)
+    if rollout.valid is not None:
+        cut[:-1] = ~rollout.valid[1:]
+    following = np.concatenate([stream.values[1:], stream.last_values[None]])
+    intrinsic, stream.returns[:] = advantages.estimate_advantages(
+        rollout.intrinsic_rewards,
+        stream.values,
+        np.zeros_like(cut),
+        cut,
+        following,
+        stream.last_values,
+        discount,
+        buffer.gae_lambda,
+    )
+    rollout.advantages[:] = np.float32(extrinsic_coef) * rollout.advantages + np.float32(weight) * intrinsic
 
 
 def is_stock(buffer: RolloutBuffer) -> bool:

@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from proximo import PPO as ProximoPPO
 from proximo import make_vec_env
-from proximo.exploration.shaping import IntrinsicReward
+from proximo.exploration import RND
 from proximo.hsuanwu.common.engine import OnPolicyTrainer
 from proximo.rllte.agent import A2C, PPG, PPO
 from proximo.rllte.env import make_rllte_env
 from proximo.rllte.env.testing import make_discrete_env
-from proximo.rllte.env.vec_env import TorchVecEnv
 from proximo.rllte.xploit.encoder import IdentityEncoder
 from proximo.rllte.xploit.policy import OnPolicyDecoupledActorCritic
 from proximo.rllte.xplore import reward as rewards
@@ -149,15 +148,14 @@ def test_intrinsic_rewards(name: str, space: spaces.Box) -> None:
     torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-5)
 
 
-def test_an_intrinsic_reward_trains_a_policy_on_the_device() -> None:
+@pytest.mark.parametrize("own_value", [False, True])
+def test_an_intrinsic_reward_trains_a_policy_on_the_device(own_value: bool) -> None:
     trained = []
     for device in DEVICES:
         env = make_vec_env("CartPole-v1", n_envs=2, seed=1)
-        model = ProximoPPO(
-            "MlpPolicy", env, n_steps=16, batch_size=16, n_epochs=2, seed=3, device=device, backend="torch"
-        )
-        reward = rewards.RND(envs=TorchVecEnv(model.get_env(), device), device=device)
-        model.reward_shaper = IntrinsicReward(reward, pretraining=True, device=device)
+        small = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "seed": 3}
+        reward = RND(extrinsic_coef=0.0, own_value=own_value)
+        model = ProximoPPO("MlpPolicy", env, **small, device=device, backend="torch", intrinsic_reward=reward)
         model.learn(64)
         trained.append(weights(model.policy))
     assert_same(*trained)

@@ -183,6 +183,8 @@ def _network_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
     for head in (policy.action_net, policy.value_net):
         if type(head) is not nn.Linear:
             yield f"output layer is {type(head).__name__}"
+    if getattr(policy.value_net, "out_features", 1) != 1:
+        yield "an intrinsic reward has a value of its own"
     for name, module in policy.named_modules():
         if isinstance(module, nn.Linear) and module.bias is None:
             yield f"{name} has no bias"

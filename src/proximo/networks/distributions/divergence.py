@@ -80,6 +80,6 @@ def _row_width(part: Distribution) -> int:
 
 def _unknown(distribution: Distribution) -> TypeError:
     return TypeError(
-        f"no closed form of the KL divergence is known for {type(distribution).__name__}; PPG needs one of the "
-        "library's own distributions (categorical, Bernoulli, Gaussian, state-dependent, hybrid)"
+        f"no closed form of the KL divergence is known for {type(distribution).__name__}; PPG and augmentations need "
+        "one of the library's own distributions (categorical, Bernoulli, Gaussian, state-dependent, hybrid)"
     )

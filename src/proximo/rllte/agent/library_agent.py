@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from gymnasium import spaces
 
+from proximo.augmentation import GaussianNoise, RandomCrop
 from proximo.config import OnPolicyConfig, PPOConfig, UpdateSettings
 from proximo.data import Metrics
 from proximo.functional.spaces import get_flattened_obs_dim
@@ -179,8 +180,28 @@ class LibraryAgent(OnPolicyAgent):
         return rllte_metrics(self.learner.update(self.storage.buffer, self._settings()))
 
 
-NAMES = {"policy_gradient_loss": "policy_loss", "augmentation_loss": "aug_loss", "advantage_loss": "adv_loss"}
-OTHERS = {"approx_kl", "clip_fraction", "explained_variance", "learning_rate", "aux_value_loss", "kl_loss"}
+class AugmentedAgent(LibraryAgent):
+    """An agent whose observations are augmented unless it is told otherwise."""
+
+    def _default_augmentation(self) -> Any:
+        match self.observation_space:
+            case spaces.Box(shape=(_, height, width)) if height == width:
+                return RandomCrop(out=height)
+            case spaces.Box(shape=(_,)):
+                return GaussianNoise()
+        return None
+
+    def check(self) -> None:
+        super().check()
+        if self.aug is None:
+            raise ValueError(
+                f"{type(self).__name__} knows no augmentation for observations of {self.observation_space}; call "
+                "set(augmentation=…), for a Dict of observations with a dictionary of them"
+            )
+
+
+NAMES = {"policy_gradient_loss": "policy_loss", "advantage_loss": "adv_loss"}
+OTHERS = {"aug_policy_loss", "aug_value_loss", "approx_kl", "clip_fraction", "explained_variance", "learning_rate", "aux_value_loss", "kl_loss"}
 
 
 def rllte_metrics(metrics: Metrics) -> Metrics:
@@ -191,4 +212,7 @@ def rllte_metrics(metrics: Metrics) -> Metrics:
     """
     factors = {"value_loss": 0.5, "entropy_loss": -1.0}
     kept = {name: value for name, value in metrics.items() if name in OTHERS or name in NAMES or name in factors}
-    return {f"train/{NAMES.get(name, name)}": factors.get(name, 1.0) * value for name, value in kept.items()}
+    named = {f"train/{NAMES.get(name, name)}": factors.get(name, 1.0) * value for name, value in kept.items()}
+    if "aug_policy_loss" in metrics and "aug_value_loss" in metrics:
+        named["train/aug_loss"] = metrics["aug_policy_loss"] + 0.5 * metrics["aug_value_loss"]
+    return named

@@ -14,29 +14,22 @@ from typing import Any
 from proximo.errors import MissingExtraError, near_matches
 from proximo.hsuanwu.common.spaces import plain
 from proximo.hsuanwu.xploit import encoder, learner, storage
-from proximo.hsuanwu.xplore import distribution
+from proximo.hsuanwu.xplore import augmentation, distribution, reward
 
 ROOTS = ("proximo.hsuanwu", "hsuanwu")
-PARTS: dict[str, dict[str, Any]] = {
-    "xploit.encoder": {
-        name: getattr(encoder, name)
-        for name in (
-            "EspeholtResidualEncoder", "IdentityEncoder", "MnihCnnEncoder", "PathakCnnEncoder", "TassaCnnEncoder",
-            "VanillaMlpEncoder",
-        )
-    },
-    "xploit.learner": {"PPGLearner": learner.PPGLearner},
-    "xploit.storage": {"VanillaRolloutStorage": storage.VanillaRolloutStorage},
-    "xplore.distribution": {
-        name: getattr(distribution, name) for name in ("Bernoulli", "Categorical", "DiagonalGaussian")
-    },
-}  # fmt: skip
-OFF_POLICY_KEYS = {"num_init_steps", "test_every_steps"}  # in every Hsuanwu configuration, without meaning here
-NOT_HERE = {
-    "pretraining": "pre-training with intrinsic rewards",
-    "use_irs": "intrinsic rewards",
-    "use_aug": "augmentation of observations",
+MODULES = {
+    "xploit.encoder": encoder,
+    "xploit.learner": learner,
+    "xploit.storage": storage,
+    "xplore.augmentation": augmentation,
+    "xplore.distribution": distribution,
+    "xplore.reward": reward,
 }
+PARTS: dict[str, dict[str, Any]] = {
+    kind: {name: made for name, made in vars(module).items() if isinstance(made, type) and not name.startswith("_")}
+    for kind, module in MODULES.items()
+}
+OFF_POLICY_KEYS = {"num_init_steps", "test_every_steps"}  # in every Hsuanwu configuration, without meaning here
 Part = dict[str, Any]  # "name" or "_target_", and arguments
 
 
@@ -53,8 +46,8 @@ class TrainerSettings:
     test_every_episodes: int = 10
     num_test_episodes: int = 10
     pretraining: bool = False
-    use_irs: bool = False
-    use_aug: bool = False
+    use_irs: bool | None = None  # None: if a reward is named
+    use_aug: bool | None = None  # None: if an augmentation is named
     encoder: Part = field(default_factory=dict)
     learner: Part = field(default_factory=dict)
     storage: Part = field(default_factory=dict)
@@ -70,9 +63,20 @@ class TrainerSettings:
         for name in ("encoder", "learner", "storage", "distribution", "augmentation", "reward"):
             if not isinstance(getattr(self, name), dict):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; expected a mapping such as {{name: …}}")
-        wanted = [what for name, what in NOT_HERE.items() if getattr(self, name)]
-        if wanted:
-            raise ValueError(f"OnPolicyTrainer has no {' and no '.join(wanted)}; proximo.rllte.agent.PPG has")
+        for switch, part in (("use_irs", "reward"), ("use_aug", "augmentation")):
+            if getattr(self, switch) and not is_named(getattr(self, part)):
+                raise ValueError(f"{switch} is true, but no {part} is named; write {part}: {{name: …}}")
+        if self.pretraining and not self.is_used("reward"):
+            raise ValueError("pretraining is true, which needs an intrinsic reward; write reward: {name: RE3}, say")
+
+    def is_used(self, part: str) -> bool:
+        """Whether the reward or the augmentation is named and not switched off."""
+        switch = self.use_irs if part == "reward" else self.use_aug
+        return is_named(getattr(self, part)) and switch is not False
+
+
+def is_named(part: Part) -> bool:
+    return part.get("name") is not None or part.get("_target_") is not None
 
 
 def read_settings(cfgs: Mapping[str, Any] | str | Path) -> TrainerSettings:

@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-import torch
-from gymnasium import spaces
-
 from proximo.agents.on_policy import set_random_seed
+from proximo.augmentation import check_augmentation
 from proximo.data import Metrics
 from proximo.envs import as_vec_env
+from proximo.exploration import IntrinsicReward
 from proximo.functional.spaces import Space, check_for_correct_spaces, describe_action_space, get_obs_shape
 from proximo.networks.actor_critic import get_device
 from proximo.networks.distributions.adapted import adapt_distribution
@@ -117,23 +116,15 @@ class BaseAgent(ABC):
             )
 
     def _check_distribution(self, distribution: Any) -> None:
-        _check_callable("distribution", distribution, distribution, "a distribution")
+        if not callable(distribution):
+            raise TypeError(f"distribution is {distribution!r:.80}; expected a distribution")
         adapt_distribution(distribution, self.action_space)
 
     def _check_augmentation(self, augmentation: Any) -> None:
-        """Raise when an augmentation changes the shape of the observations, which the encoder reads."""
-        _check_callable("augmentation", augmentation, augmentation, "a function of a batch of observations")
-        if isinstance(self.observation_space, spaces.Box):
-            batch = torch.zeros(2, *self.observation_space.shape, device=self.device)
-            shape = tuple(augmentation(batch).shape)
-            if shape != batch.shape:
-                raise ValueError(
-                    f"{type(augmentation).__name__} makes {shape[1:]} of observations of "
-                    f"{self.observation_space.shape}; choose its size so that the shape stays as it is"
-                )
+        check_augmentation(augmentation, self.observation_space)
 
     def _check_reward(self, reward: Any) -> None:
-        _check_callable("reward", reward, getattr(reward, "compute", None), "a reward with compute(samples, sync)")
+        _check_kind("reward", reward, IntrinsicReward)
 
     def _check_space(self, name: str, part: Any) -> None:
         for kind in ("observation_space", "action_space"):
@@ -196,8 +187,3 @@ def _check_object(name: str, part: Any) -> None:
     """Refuse a class where an object is meant; a distribution of torch may be given as its class."""
     if isinstance(part, type) and (name != "distribution" or issubclass(part, BaseDistribution)):
         raise TypeError(f"{name} is the class {part.__name__}; pass an object of it, {part.__name__}(…)")
-
-
-def _check_callable(name: str, part: Any, called: Any, expected: str) -> None:
-    if not callable(called):
-        raise TypeError(f"{name} is {part!r:.80}; expected {expected}")

@@ -1,3 +1,3 @@
 """rllte's module path of BaseReward."""
 
-from proximo.exploration.base import BaseReward as BaseReward
+from proximo.rllte.xplore.reward import BaseReward as BaseReward

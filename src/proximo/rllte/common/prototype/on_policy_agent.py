@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -14,26 +12,19 @@ import numpy as np
 import torch
 
 from proximo.agents import hosted
+from proximo.agents.host_run import EPISODES, HostRun, StepFolder
 from proximo.agents.on_policy import MaybeCallback, set_random_seed
-from proximo.analysis.evaluation import evaluate
 from proximo.config import OnPolicyConfig, PPOConfig
 from proximo.data import Metrics
-from proximo.envs import as_vec_env
-from proximo.errors import ModelFileError
-from proximo.exploration.shaping import IntrinsicReward
-from proximo.persistence import model_files
 from proximo.rllte.common.logger import Logger
 from proximo.rllte.common.prototype.base_agent import BaseAgent
 from proximo.rllte.common.prototype.base_policy import OwnNetwork
 from proximo.rllte.xploit.policy.network_policy import NetworkPolicy
 from proximo.rollout.tensor_storage import VanillaRolloutStorage
-from proximo.training.loggers import announce, configure
-from proximo.training.run_folder import file_name, make_unique_folder
-
-EPISODES = 10  # whose mean return and length are logged
+from proximo.training.loggers import announce
 
 
-class OnPolicyAgent(BaseAgent):
+class OnPolicyAgent(HostRun, BaseAgent):
     """Trains on one rollout after another, in the library's loop.
 
     An agent of your own calls ``self.set(encoder=…, policy=…, storage=…)`` in its constructor and implements
@@ -59,8 +50,6 @@ class OnPolicyAgent(BaseAgent):
             raise ValueError(f"num_steps is {num_steps}; expected at least one step per rollout")
         self.num_steps = num_steps
         self.logger = Logger()
-        self._annealing = False
-        self._seconds = 0.0  # spent in earlier calls of train()
 
     def _check_storage(self, storage: VanillaRolloutStorage) -> None:
         super()._check_storage(storage)
@@ -98,7 +87,7 @@ class OnPolicyAgent(BaseAgent):
         network = OwnNetwork(self.policy) if own else self.policy.network
         model = self.model_class(
             self, network, self.vec_env, self._config(), seed=self.seed, device=self.device, stats_window_size=EPISODES,
-            policy_kwargs={} if own else self.policy.policy_kwargs,
+            policy_kwargs={} if own else self.policy.policy_kwargs, augmentation=self.aug,
         )  # fmt: skip
         if not own:
             model.policy_class = self.policy.policy_class
@@ -180,31 +169,28 @@ class OnPolicyAgent(BaseAgent):
                 raise ValueError(f"{name}_interval is {interval}; expected a number of updates of at least 1")
         self.freeze(init_model_path, th_compile)
         self._annealing = anneal_lr
-        self.work_dir = self._make_work_dir()
-        self.logger = Logger(self.work_dir, self.tag)
-        model = self.model
-        model.rollout_buffer = self.storage.buffer
-        model.set_logger(configure(self.work_dir, list(log_formats)))
-        model.log_every, model.after_log = log_interval, self._log_training
-        model.reward_shaper = None
-        if self.irs is not None:
-            model.reward_shaper = IntrinsicReward(self.irs, self.pretraining, self.device)
-        try:
-            hosted.train_in_folder(
-                model,
-                hosted.StepFolder(*self._places()),
-                updates,
-                save_every=save_interval,
-                evaluate=None if self.eval_env is None else lambda: self._log_evaluation(num_eval_episodes),
-                evaluate_every=eval_interval,
-                callback=callback,
-                **options,
-            )
-        finally:
-            self._seconds = self._total_time()
-            model.start_time = 0
-            model.logger.close()
-            model.set_logger(configure(None, []))  # until the next run's
+        self.work_dir = None  # every call has a run of its own
+        self.logger = Logger(self.folder().path.parent, self.tag)
+        self.model.rollout_buffer = self.storage.buffer
+        self._bind_reward()
+        self.run(
+            updates,
+            save_every=save_interval,
+            log_every=log_interval,
+            after_log=self._log_training,
+            evaluate=None if self.eval_env is None else lambda: self._log_evaluation(num_eval_episodes),
+            evaluate_every=eval_interval,
+            callback=callback,
+            log_formats=log_formats,
+            **options,
+        )
+
+    def _bind_reward(self) -> None:
+        if self.irs is not self.model.intrinsic_reward:
+            self.model.intrinsic_reward = self.irs
+            self.model._bind_intrinsic_reward()
+        if self.pretraining:
+            self.irs.extrinsic_coef = 0.0
 
     def _count_updates(self, num_train_steps: float) -> int:
         if not isinstance(num_train_steps, Real) or not 0 < num_train_steps < math.inf:
@@ -242,27 +228,7 @@ class OnPolicyAgent(BaseAgent):
             raise ValueError(
                 f"there is no evaluation environment; make the agent with {type(self).__name__}(…, eval_env=…)"
             )
-        self.freeze()
-        env = as_vec_env(self.eval_env)
-        env.seed(self.seed)
-        was_training = self.training
-        self.mode(training=False)
-        evaluation = evaluate(self.model.policy, env, num_eval_episodes, warn=False)
-        self.mode(was_training)
-        if env is self.vec_env:  # it was left in the middle of an episode that is not the collector's
-            self.model._required_collector().reset()
-        return {
-            "step": self.global_step,
-            "episode": self.global_episode,
-            "episode_length": float(np.mean(evaluation.episode_lengths)),
-            "episode_reward": evaluation.mean,
-            "total_time": self._total_time(),
-        }
-
-    def _total_time(self) -> float:
-        """Seconds spent in train()."""
-        start = getattr(self.model, "start_time", 0) if self._frozen else 0
-        return self._seconds + ((time.time_ns() - start) / 1e9 if start else 0.0)
+        return self.play(self.eval_env, num_eval_episodes)
 
     def _log_evaluation(self, episodes: int) -> None:
         results = self.eval(episodes)
@@ -271,7 +237,7 @@ class OnPolicyAgent(BaseAgent):
         self.logger.eval(results)
 
     def _log_training(self) -> None:
-        episodes, seconds = self.model.ep_info_buffer, self._total_time()
+        episodes, seconds = self.model.ep_info_buffer, self.seconds
         results: dict[str, float] = {"step": self.global_step, "episode": self.global_episode}
         if episodes:
             results["episode_length"] = float(np.mean([episode["l"] for episode in episodes]))
@@ -284,37 +250,14 @@ class OnPolicyAgent(BaseAgent):
 
     # -- files
 
-    def _make_work_dir(self) -> Path:
-        stamp = datetime.now().strftime("%Y-%m-%d-%H-%M-%S")
-        return make_unique_folder(Path("logs").resolve() / file_name(self.tag) / stamp)
-
-    def _places(self) -> tuple[Path, str]:
-        """Where a run's model files go, and what their names begin with."""
-        self.work_dir = self.work_dir or self._make_work_dir()
-        return (self.work_dir / "pretrained", "pretrained") if self.pretraining else (self.work_dir / "model", "agent")
-
-    def save(self, path: str | Path | None = None) -> Path:
-        """Write a model file, a checkpoint where the environments can tell their state; returns where.
-
-        Without a path: ``model/agent_{step}.zip`` in the run's folder, ``pretrained/pretrained_{step}.zip`` when
-        pre-training. :meth:`load` goes on from it, ``proximo.PPO.load(path).predict(observation)`` plays it.
-        """
+    def build(self) -> None:
         self.freeze()
-        target = hosted.StepFolder(*self._places()).of(self.global_step) if path is None else Path(path)
-        target = target if target.suffix else target.with_suffix(".zip")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        hosted.save_with_state(self.model, target)
-        return target
+
+    def folder(self) -> StepFolder:
+        folder = super().folder()
+        return StepFolder(folder.path.with_name("pretrained"), "pretrained") if self.pretraining else folder
 
     def load(self, path: str | Path) -> None:
         """Go on from a file of :meth:`save`, in an agent made with the same arguments; nothing in it is executed."""
-        self.freeze()
-        try:
-            model_files.load_into(self.model, path)
-        except ModelFileError as error:
-            raise ModelFileError(
-                f"{path} does not fit this {type(self).__name__} ({error}); load it into an agent made with the "
-                "arguments it was saved with"
-            ) from error
-        self.global_step = self.model.num_timesteps
+        super().load(path)
         self.global_episode = self.global_step // self.num_steps

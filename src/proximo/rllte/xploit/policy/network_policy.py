@@ -37,7 +37,6 @@ class NetworkPolicy(BasePolicy):
         self.policy_kwargs = {
             "net_arch": {"pi": layers, "vf": layers},
             "activation_fn": nn.Tanh,
-            "normalize_images": False,  # the encoders divide by 255 themselves
             "optimizer_class": self.opt_class,
             "optimizer_kwargs": options,
         }

@@ -1,3 +1,3 @@
 """rllte's module path of Disagreement."""
 
-from proximo.exploration import Disagreement as Disagreement
+from proximo.rllte.xplore.reward import Disagreement as Disagreement

@@ -1,3 +1,3 @@
 """rllte's module path of Fabric."""
 
-from proximo.exploration import Fabric as Fabric
+from proximo.rllte.xplore.reward import Fabric as Fabric

@@ -1,3 +1,3 @@
 """rllte's module path of ICM."""
 
-from proximo.exploration import ICM as ICM
+from proximo.rllte.xplore.reward import ICM as ICM

@@ -1,3 +1,3 @@
 """rllte's module path of NGU."""
 
-from proximo.exploration import NGU as NGU
+from proximo.rllte.xplore.reward import NGU as NGU

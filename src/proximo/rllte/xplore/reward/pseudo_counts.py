@@ -1,3 +1,3 @@
 """rllte's module path of PseudoCounts."""
 
-from proximo.exploration import PseudoCounts as PseudoCounts
+from proximo.rllte.xplore.reward import PseudoCounts as PseudoCounts

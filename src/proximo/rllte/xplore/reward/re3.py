@@ -1,3 +1,3 @@
 """rllte's module path of RE3."""
 
-from proximo.exploration import RE3 as RE3
+from proximo.rllte.xplore.reward import RE3 as RE3

@@ -1,3 +1,3 @@
 """rllte's module path of RIDE."""
 
-from proximo.exploration import RIDE as RIDE
+from proximo.rllte.xplore.reward import RIDE as RIDE

@@ -1,3 +1,3 @@
 """rllte's module path of RND."""
 
-from proximo.exploration import RND as RND
+from proximo.rllte.xplore.reward import RND as RND

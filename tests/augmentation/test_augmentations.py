@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from proximo.rllte.xplore.augmentation import (
+from proximo.augmentation import (
     GaussianNoise,
     GrayScale,
     Identity,
