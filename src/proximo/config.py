@@ -292,7 +292,9 @@ class DAACConfig(PPOConfig):
     n_epochs: int = hyperparameter("Passes of the policy over each rollout (E_pi).", 1, COUNT)
     value_epochs: int = hyperparameter("Passes of the value over each rollout that it trains on (E_V).", 9, COUNT)
     value_frequency: int = hyperparameter("Rollouts between two trainings of the value (N_pi).", 1, COUNT)
-    adv_coef: float = hyperparameter("Weight of the advantage's squared error in the policy's loss.", 0.25, NOT_NEGATIVE)
+    adv_coef: float = hyperparameter(
+        "Weight of the advantage's squared error in the policy's loss.", 0.25, NOT_NEGATIVE
+    )
     gamma: float = other_default(PPOConfig, "gamma", 0.999)
     ent_coef: float = other_default(PPOConfig, "ent_coef", 0.01)
     normalize_advantage: bool = hyperparameter(

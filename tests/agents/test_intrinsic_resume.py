@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from proximo import PPO, make_vec_env
+from proximo.envs.adapters.torch_vec_env import TorchVecEnv
 from proximo.exploration.shaping import IntrinsicReward
-from proximo.rllte.env.vec_env import TorchVecEnv
 from proximo.rllte.xplore import reward
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 

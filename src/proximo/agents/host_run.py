@@ -68,7 +68,7 @@ class RunCheckpoints(PeriodicCheckpoints):
 
 
 def save_with_state(model: Hosted, path: str | Path) -> None:
-    """Write a checkpoint, from which the training goes on exactly; without the environments' state if they have none."""
+    """Write a checkpoint, from which the training goes on exactly; a model file if environments have no state."""
     try:
         state = model.training_state()
     except EnvironmentStateError:
@@ -100,6 +100,7 @@ class HostRun:
     global_step = 0
     global_episode = 0
     _seconds = 0.0  # spent in earlier trainings
+    _running = False
     _annealing = False
 
     def build(self) -> None:
@@ -116,8 +117,7 @@ class HostRun:
     @property
     def seconds(self) -> float:
         """Spent in training."""
-        start = self.model.start_time if hasattr(self, "model") else 0
-        return self._seconds + ((time.time_ns() - start) / 1e9 if start else 0.0)
+        return self._seconds + ((time.time_ns() - self.model.start_time) / 1e9 if self._running else 0.0)
 
     def run(
         self,
@@ -145,12 +145,12 @@ class HostRun:
             callbacks.append(BeforeRollouts(evaluate_every, evaluate))
         stop = StopOnSignal(checkpoints if model.env is not None and model.env.has_state() else None)
         try:
+            model.start_time, self._running = time.time_ns(), True
             with _receiving_signals(stop):
                 steps = updates * model.n_steps * model.n_envs
                 model.learn(steps, [*callbacks, stop], log_interval=1, reset_num_timesteps=False, **options)
         finally:
-            self._seconds = self.seconds
-            model.start_time = 0
+            self._seconds, self._running = self.seconds, False
             model.logger.close()
             model.set_logger(configure(None, []))  # until the next run's
         if stop.signal_number is not None:

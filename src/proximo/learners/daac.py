@@ -33,7 +33,7 @@ Terms = dict[str, Tensor]  # "loss" is descended, the others are reported
 class DAACLearner(PPOLearner):
     """Updates policy and value from a rollout, each by its own loss, and returns metrics."""
 
-    policy: DecoupledPolicy  # type: ignore[assignment]
+    policy: DecoupledPolicy
     in_kernels: ClassVar[tuple[str, ...]] = ()
 
     updates = 0  # of the policy, which say when it is the value's turn

@@ -41,8 +41,10 @@ class DecoupledPolicy(ActorCriticPolicy):
 
     def __init__(self, *args: Any, share_features_extractor: bool = False, **kwargs: Any) -> None:
         if share_features_extractor:
-            raise ValueError("share_features_extractor is True, but DAAC's policy and value share nothing; leave it out")
-        super().__init__(*args, share_features_extractor=False, **kwargs)
+            raise ValueError(
+                "share_features_extractor is True, but DAAC's policy and value share nothing; leave it out"
+            )
+        super().__init__(*args, share_features_extractor=False, **kwargs)  # type: ignore[misc]
 
     def _build_mlp_extractor(self) -> None:
         super()._build_mlp_extractor()

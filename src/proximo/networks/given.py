@@ -78,10 +78,10 @@ ARGUMENTS: dict[type[BaseEncoder], dict[str, Callable[[Any], Any]]] = {
 
 
 def describe_encoder(encoder: nn.Module) -> dict[str, Any]:
-    """Arguments of a policy that make such an encoder; of a class of the user's own only the class can be named."""
+    """Arguments of a policy that make such an encoder; of a user's own class only the name is known."""
     if type(encoder) is IdentityEncoder:
         return {"features_extractor_class": FlattenExtractor}
-    others = ARGUMENTS.get(type(encoder))  # type: ignore[arg-type]
+    others = next((ARGUMENTS[kind] for kind in type(encoder).__mro__ if kind in ARGUMENTS), None)
     if others is None:
         return {"features_extractor_class": type(encoder)}
     arguments = {"feature_dim": encoder.feature_dim, **{name: read(encoder) for name, read in others.items()}}

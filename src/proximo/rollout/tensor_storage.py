@@ -199,9 +199,7 @@ class VanillaRolloutStorage(BaseStorage):
             self.reset()
         step, rollout = self.step, self.buffer.rollout
         ended = rollout.terminated[step - 1] | rollout.truncated[step - 1] if step else np.zeros(self.num_envs, bool)
-        RolloutBuffer.add(
-            self.buffer, _array(observations), _array(actions), _array(rewards), ended, values, log_probs
-        )
+        RolloutBuffer.add(self.buffer, _array(observations), _array(actions), _array(rewards), ended, values, log_probs)
         rollout.terminated[step] = _array(terminateds).astype(bool)
         rollout.truncated[step] = _array(truncateds).astype(bool) & ~rollout.terminated[step]
         remaining = rollout.values[step] if bootstrap_values is None else _array(bootstrap_values).reshape(-1)
@@ -215,7 +213,7 @@ class VanillaRolloutStorage(BaseStorage):
             for key, memory in self._observations.items():
                 memory[self.step] = observations[key]
         else:
-            self._observations[self.step] = observations  # type: ignore[index]
+            self._observations[self.step] = observations
 
     def compute_returns_and_advantages(self, last_values: Tensor) -> None:
         """GAE; afterwards the advantages get zero mean and unit deviation over the whole rollout."""

@@ -16,9 +16,9 @@ from proximo.networks.distributions import (
     Distribution,
     MultiCategoricalDistribution,
     SquashedDiagGaussianDistribution,
+    batches,
     sum_independent_dims,
 )
-from proximo.networks.distributions import batches
 
 STANDARD: dict[type[Any], type[Any]] = {
     batches.Categorical: spaces.Discrete,

@@ -28,7 +28,6 @@ from proximo.networks.distributions import (
 )
 
 
-
 class BaseDistribution(TorchDistribution):
     """The distribution of a batch: given parameters at once, or when it is called.
 
@@ -89,7 +88,6 @@ class BaseDistribution(TorchDistribution):
         return self.inner.mode()
 
 
-
 class Categorical(BaseDistribution):
     """One choice; parameters: ``logits`` [batch, choice]."""
 
@@ -140,7 +138,6 @@ class Bernoulli(BaseDistribution):
     @property
     def probs(self) -> Tensor:
         return torch.sigmoid(self.logits)
-
 
 
 class DiagonalGaussian(BaseDistribution):

@@ -166,9 +166,7 @@ class LibraryAgent(OnPolicyAgent):
             setattr(self.model, name, value)
         settings: UpdateSettings = self.model._settings()  # type: ignore[attr-defined]
         rate = next(iter(self.policy.optimizers.values())).param_groups[0]["lr"]
-        return settings.changed(
-            learning_rate=rate, pessimistic_value=True, vf_coef=0.5 * settings.vf_coef, **special
-        )
+        return settings.changed(learning_rate=rate, pessimistic_value=True, vf_coef=0.5 * settings.vf_coef, **special)
 
     def _set_learning_rates(self) -> None:
         for rates in self._initial_rates.values():
@@ -201,7 +199,16 @@ class AugmentedAgent(LibraryAgent):
 
 
 NAMES = {"policy_gradient_loss": "policy_loss", "advantage_loss": "adv_loss"}
-OTHERS = {"aug_policy_loss", "aug_value_loss", "approx_kl", "clip_fraction", "explained_variance", "learning_rate", "aux_value_loss", "kl_loss"}
+OTHERS = {
+    "aug_policy_loss",
+    "aug_value_loss",
+    "approx_kl",
+    "clip_fraction",
+    "explained_variance",
+    "learning_rate",
+    "aux_value_loss",
+    "kl_loss",
+}
 
 
 def rllte_metrics(metrics: Metrics) -> Metrics:

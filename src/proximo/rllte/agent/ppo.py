@@ -8,8 +8,7 @@ from proximo.rllte.agent.library_agent import LibraryAgent
 
 
 class PPO(LibraryAgent):
-    """Proximal policy optimisation (https://arxiv.org/abs/1707.06347) with rllte's arguments, defaults and methods.
-    """
+    """Proximal policy optimisation (https://arxiv.org/abs/1707.06347) with rllte's arguments, defaults and methods."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from proximo.training.loggers import announce
 
 
 class Logger:
-    """Writes into ``log_dir``; without one only the terminal hears of it. What is recorded goes to the library's log."""
+    """Writes into ``log_dir``; without one only to the terminal. What is recorded goes to the library's log."""
 
     def __init__(self, log_dir: Path | None = None, tag: str = "") -> None:
         self.log_dir, self._prefix = log_dir, f"[{tag}] " if tag else ""

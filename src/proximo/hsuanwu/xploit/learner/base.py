@@ -19,13 +19,14 @@ from proximo.exploration import IntrinsicReward
 from proximo.functional.schedules import ConstantSchedule
 from proximo.functional.spaces import Space
 from proximo.hsuanwu.common.spaces import describe_action_space, to_action_space, to_observation_space
+from proximo.hsuanwu.xploit.encoder import EspeholtResidualEncoder, VanillaMlpEncoder
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.hsuanwu.xplore import distribution as distributions
 from proximo.learners.ppo import PPOLearner as LibraryLearner
 from proximo.networks.actor_critic import ActorCriticPolicy, get_device
 from proximo.networks.distributions import CategoricalDistribution
 from proximo.networks.given import describe_encoder
-from proximo.networks.published_encoders import EspeholtResidualEncoder, VanillaMlpEncoder, output_width
+from proximo.networks.published_encoders import output_width
 from proximo.networks.trunk import TrunkEncoder
 
 DISTRIBUTIONS: dict[type[Any], type[Any]] = {
@@ -56,9 +57,7 @@ class ActorCritic(nn.Module):
         likeliest: Tensor = self._distribution(self.trunk(obs)).mode()
         return likeliest
 
-    def get_action_and_value(
-        self, obs: Tensor, actions: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def get_action_and_value(self, obs: Tensor, actions: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Actions, those given or sampled; values [batch, 1], log-probabilities [batch, 1] and the mean entropy."""
         latent = self.trunk(obs)
         distribution = self._distribution(latent)
@@ -248,9 +247,7 @@ class BaseLearner:
     def _checked(self, obs: Tensor) -> Tensor:
         shape = self.observation_space.shape
         if tuple(obs.shape[1:]) != shape:
-            raise ValueError(
-                f"obs has shape {tuple(obs.shape)}; expected [batch, {', '.join(map(str, shape))}]"
-            )
+            raise ValueError(f"obs has shape {tuple(obs.shape)}; expected [batch, {', '.join(map(str, shape))}]")
         return obs.to(self.device)
 
     def update(self, rollout_storage: VanillaRolloutStorage, episode: int = 0) -> Metrics:

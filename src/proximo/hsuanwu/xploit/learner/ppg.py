@@ -75,9 +75,7 @@ class PPGLearner(BaseLearner):
         return ActorAuxiliaryCritic(self.network)
 
     def _make_learner(self, storage: VanillaRolloutStorage) -> LibraryLearner:
-        phase = PhaseBuffer(
-            self.policy_epochs, storage.num_steps, storage.num_envs, storage.buffer.observation_space
-        )
+        phase = PhaseBuffer(self.policy_epochs, storage.num_steps, storage.num_envs, storage.buffer.observation_space)
         phase.allocate()  # too little memory is an error now, not after hours
         return LibraryLearner(self.runtime, phase)
 

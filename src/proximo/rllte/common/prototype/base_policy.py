@@ -111,5 +111,3 @@ class OwnNetwork(ActorCriticPolicy):
     ) -> Tensor:
         actions: Tensor = self.own(observation, training=not deterministic)[0]
         return actions
-
-
