@@ -7,6 +7,7 @@ preset or a run's ``config.toml``, the value of a schedule at a progress, and th
 from __future__ import annotations
 
 import math
+import textwrap
 import warnings
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
@@ -75,6 +76,12 @@ def other_default(base: type[Any], name: str, default: Any) -> Any:
 
 def one_of(*choices: str) -> Check:
     return Check(lambda value: value in choices, " or ".join(map(repr, choices)))
+
+
+def describe_fields(configuration: type[Any]) -> str:
+    """A line for each hyperparameter of a dataclass: its name, its default and its meaning."""
+    lines = (f"{item.name} (default {item.default!r}): {item.metadata['meaning']}" for item in fields(configuration))
+    return "\n".join(textwrap.fill(line, 116, subsequent_indent="    ") for line in lines)
 
 
 def check_fields(configuration: Any) -> None:

@@ -17,9 +17,10 @@ import gymnasium
 import pytest
 from PIL import Image
 
-from proximo import A2C
+from proximo import A2C, PPO
 from proximo.cli import bench, evaluate, plot, train, watch
 from proximo.cli.main import COMMANDS, main
+from proximo.exploration import ICM, RND
 
 PROXIMO = Path(sys.executable).parent / "proximo"
 
@@ -301,9 +302,73 @@ def test_state_dependent_noise_can_be_asked_for(tmp_path):
     assert (model.use_sde, model.sde_sample_freq) == (True, 4)
 
 
+def test_an_intrinsic_reward_can_be_asked_for_and_repeated(tmp_path):
+    words = ["--steps", "64", "--eval-episodes", "0", "--runs-dir", str(tmp_path)]
+    reward = ["--intrinsic-reward", "rnd", "--intrinsic-reward-kwargs", "beta = 0.5, latent_dim = 8, kappa = 0.1"]
+    assert main(["train", "CartPole-v1", "--algo", "a2c", "--preset", "none", *words, *reward]) == 0
+    (run,) = tmp_path.iterdir()
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert config["intrinsic_reward"] == "rnd"
+    assert config["intrinsic_reward_kwargs"] == {"beta": 0.5, "latent_dim": 8, "kappa": 0.1}
+    assert "rollout/intrinsic_reward_mean" in (run / "progress.csv").read_text().splitlines()[0]
+    model = A2C.load(run / "model.zip")
+    assert repr(model.intrinsic_reward) == repr(RND(beta=0.5, latent_dim=8, kappa=0.1))
+    assert model.intrinsic_reward.global_step == 13
+    again = ["train", "--preset", str(run), *words]
+    for further, expected in ([], RND), (["--intrinsic-reward", "icm"], ICM), (["--intrinsic-reward", "none"], None):
+        assert main([*again, *further]) == 0
+        newest = max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        found = A2C.load(newest / "model.zip").intrinsic_reward
+        assert found is None if expected is None else type(found) is expected
+
+
+def test_an_augmentation_can_be_asked_for(tmp_path):
+    words = [
+        "--steps",
+        "64",
+        "--eval-episodes",
+        "0",
+        "--runs-dir",
+        str(tmp_path),
+        "--preset",
+        "none",
+        "--n-steps",
+        "64",
+    ]
+    noise = ["--augmentation", "gaussian-noise", "--augmentation-kwargs", "sigma = 0.25", "--aug-coef", "0.5"]
+    assert main(["train", "CartPole-v1", *words, *noise]) == 0
+    (run,) = tmp_path.iterdir()
+    model = PPO.load(run / "model.zip")
+    assert (model.augmentation.sigma, model.aug_coef) == (0.25, 0.5)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (
+            ["train", "CartPole-v1", "--intrinsic-reward", "rnds"],
+            "there is no intrinsic_reward 'rnds'; did you mean 'rnd'",
+        ),
+        (["train", "CartPole-v1", "--intrinsic-reward", "fabric"], "has no name; write it in Python"),
+        (["train", "CartPole-v1", "--intrinsic-reward-kwargs", "beta = 1"], "no intrinsic_reward is named"),
+        (
+            ["train", "CartPole-v1", "--intrinsic-reward", "rnd", "--intrinsic-reward-kwargs", "bta = 1"],
+            "RND has no argument 'bta'; did you mean 'beta'",
+        ),
+        (
+            ["train", "CartPole-v1", "--intrinsic-reward", "rnd", "--intrinsic-reward-kwargs", "kappa = 2"],
+            "kappa is 2; expected 0 <= kappa < 1",
+        ),
+        (
+            ["train", "CartPole-v1", "--intrinsic-reward", "rnd", "--intrinsic-reward-kwargs", 'kappa = "x"'],
+            "kappa is 'x'; expected 0 <= kappa < 1",
+        ),
+        (["train", "CartPole-v1", "--augmentation", "random_crop"], "RandomCrop changes images of 3 dimensions"),
+        (["train", "CartPole-v1", "--aug-coef", "0.3"], "there is no augmentation whose terms it could weigh"),
+        (
+            ["train", "CartPole-v1", "--algo", "trpo", "--augmentation", "identity"],
+            "trpo has no argument 'augmentation'",
+        ),
         (["train", "CartPole-v1", "--use-sde", "true"], "use_sde"),
         (["train", "CartPole-v1", "--gamma", "3"], "gamma is 3.0; expected a number from 0 to 1"),
         (["train", "CartPole-v1", "--policy-kwargs", "net_arc = [3]"], "net_arc"),

@@ -24,8 +24,11 @@ def code_blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md"])
-def test_python_examples_run_one_after_the_other(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [("README.md", "cartpole"), ("docs/getting-started.md", "cartpole"), ("docs/exploration.md", "curious")],
+)
+def test_python_examples_run_one_after_the_other(name, saved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     blocks = code_blocks(ROOT / name, "python")
@@ -34,7 +37,7 @@ def test_python_examples_run_one_after_the_other(name, tmp_path, monkeypatch):
         for number, smaller in LARGE_NUMBERS.items():
             block = block.replace(number, smaller)
         exec(compile(block, name, "exec"), names)
-    assert (tmp_path / "cartpole.zip").is_file()
+    assert (tmp_path / f"{saved}.zip").is_file()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -22,7 +22,7 @@ from proximo.augmentation.regularizer import augmentation_terms as augmentation_
 from proximo.augmentation.regularizer import check_augmentation as check_augmentation
 from proximo.augmentation.states import GaussianNoise as GaussianNoise
 from proximo.augmentation.states import RandomAmplitudeScaling as RandomAmplitudeScaling
-from proximo.files.encoding import register
+from proximo.files.encoding import register_arguments
 
 AUGMENTATIONS: dict[str, type[BaseAugmentation]] = {
     "identity": Identity,
@@ -42,4 +42,4 @@ AUGMENTATIONS: dict[str, type[BaseAugmentation]] = {
 """By the names that flags and presets use."""
 
 for _class in AUGMENTATIONS.values():
-    register(_class.__name__, _class, BaseAugmentation.arguments, lambda plain, kind=_class: kind(**plain))
+    register_arguments(_class, BaseAugmentation.arguments)

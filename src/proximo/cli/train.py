@@ -21,6 +21,7 @@ from proximo.cli.flags import (
     OptionalNumber,
     OptionalPath,
     OptionalTable,
+    OptionalText,
     default_is,
     given_flags,
     hyperparameter_flags,
@@ -28,7 +29,7 @@ from proximo.cli.flags import (
 from proximo.cli.runs import Run, RunConfig
 from proximo.envs.make import versioned_id
 from proximo.zoo import available_presets, load_preset
-from proximo.zoo.presets import named_preset
+from proximo.zoo.presets import NAMED_PARTS, named_preset
 
 SUMMARY = """Train an agent on ENV: any id that gymnasium knows; "package:Id-v0" imports the package first.
 
@@ -41,6 +42,7 @@ EXAMPLES = (
     "proximo train Pendulum-v1 --learning-rate lin_1e-3 --n-steps 512",
     "proximo train CartPole-v1 --algo a2c --use-rms-prop false",
     "proximo train HalfCheetah-v5 --preset none --envs 4 --workers --normalize true",
+    "proximo train MountainCar-v0 --intrinsic-reward rnd --intrinsic-reward-kwargs 'beta = 0.5'",
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
     "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
@@ -106,6 +108,14 @@ class Train:
     """Explore continuous actions with state-dependent noise (gSDE) instead of independent noise."""
     sde_sample_freq: Annotated[OptionalCount, _from_preset] = None
     """Steps between new noise matrices of gSDE; -1 draws them once per rollout."""
+    intrinsic_reward: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = None
+    """A reward for what is new: rnd, icm, re3, ride, ngu, pseudo_counts, e3b or disagreement."""
+    intrinsic_reward_kwargs: Annotated[OptionalTable, _from_preset] = None
+    """Arguments of the intrinsic reward as TOML, such as 'beta = 0.5, own_value = true, discount = 0.99'."""
+    augmentation: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = None
+    """A change of observations that policy and value shall not mind (DrAC), such as random_shift or gaussian_noise."""
+    augmentation_kwargs: Annotated[OptionalTable, _from_preset] = None
+    """Arguments of the augmentation as TOML, such as 'pad = 2'."""
     normalize: Annotated[OptionalChoice, _from_preset] = None
     """Normalise observations and rewards by their running statistics."""
     hyperparameters: tyro.conf.Suppress[Any] = None
@@ -164,6 +174,7 @@ def run_config(arguments: Train) -> RunConfig:
     for name in ("policy_kwargs", "use_sde", "sde_sample_freq"):
         if (value := getattr(arguments, name)) is not None:
             changes[name] = value
+    changes |= named_parts(arguments)
     settings = {
         "n_timesteps": arguments.steps,
         "n_envs": arguments.envs,
@@ -177,6 +188,18 @@ def run_config(arguments: Train) -> RunConfig:
         preset=base.preset.changed(changes, **{name: value for name, value in settings.items() if value is not None}),
         session={name: getattr(arguments, name) for name in SESSION_FLAGS},
     )
+
+
+def named_parts(arguments: Train) -> dict[str, Any]:
+    """Intrinsic reward and augmentation; another name has other arguments than that of the preset."""
+    changes: dict[str, Any] = {}
+    for part in NAMED_PARTS:
+        name, options = getattr(arguments, part), getattr(arguments, f"{part}_kwargs")
+        if name is not None:
+            changes |= {part: None if name.lower() == "none" else name, f"{part}_kwargs": options or {}}
+        elif options is not None:
+            changes[f"{part}_kwargs"] = options
+    return changes
 
 
 def check_numbers(arguments: Train) -> None:

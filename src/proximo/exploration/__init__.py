@@ -4,6 +4,9 @@
 :class:`IntrinsicReward`, in whose terms you write one of your own.
 """
 
+from textwrap import indent
+
+from proximo.config import describe_fields
 from proximo.exploration.base import IntrinsicReward as IntrinsicReward
 from proximo.exploration.base import total_reward as total_reward
 from proximo.exploration.disagreement import Disagreement as Disagreement
@@ -16,7 +19,7 @@ from proximo.exploration.re3 import RE3 as RE3
 from proximo.exploration.reward_size import check_reward_size as check_reward_size
 from proximo.exploration.ride import RIDE as RIDE
 from proximo.exploration.rnd import RND as RND
-from proximo.files.encoding import register
+from proximo.files.encoding import register, register_arguments
 
 REWARDS: dict[str, type[IntrinsicReward]] = {
     "rnd": RND,
@@ -31,7 +34,8 @@ REWARDS: dict[str, type[IntrinsicReward]] = {
 """By the names that flags and presets use."""
 
 for _class in REWARDS.values():
-    register(_class.__name__, _class, IntrinsicReward.arguments, lambda plain, kind=_class: kind(**plain))
+    _class.__doc__ = f"{_class.__doc__}\n    Arguments:\n\n{indent(describe_fields(_class), '    ')}\n    "
+    register_arguments(_class, IntrinsicReward.arguments)
 register(
     "Fabric",
     Fabric,

@@ -17,7 +17,14 @@ from proximo.config import FINITE, FRACTION, check_fields, hyperparameter, numer
 from proximo.data import Array, Observation, Rollout, TensorObservation
 from proximo.errors import NonFiniteError
 from proximo.exploration.observations import ObservationReader, check_shape
-from proximo.functional.spaces import Space, get_action_dim, get_flattened_obs_dim, obs_as_tensor
+from proximo.functional.actions import leaves
+from proximo.functional.spaces import (
+    Space,
+    counted_from_zero,
+    get_action_dim,
+    get_flattened_obs_dim,
+    obs_as_tensor,
+)
 from proximo.functional.statistics import RunningMeanStd
 
 Samples = Mapping[str, Any]  # tensors [time, env, …]; observations of a Dict space are dictionaries of them
@@ -131,17 +138,16 @@ class IntrinsicReward(ABC):
                     f"{self._described(wanted)}; make a new one"
                 )
             return self
-        if not isinstance(action_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
-            raise ValueError(
-                f"intrinsic rewards read Discrete, Box, MultiDiscrete and MultiBinary actions, got {action_space}"
-            )
         self.observation_space, self.action_space, self.n_envs, self.device = wanted
         self.reader = ObservationReader(observation_space)
         self.obs_shape = self.reader.shape
         self.action_shape = tuple(action_space.shape or ())
         self.action_type = type(action_space).__name__
         self.action_dim = get_action_dim(action_space)
-        self.policy_action_dim = get_flattened_obs_dim(action_space)
+        self.action_parts = [
+            counted_from_zero(part) for part in leaves(action_space)
+        ]  # one, unless it is a Dict or Tuple
+        self.policy_action_dim = sum(map(get_flattened_obs_dim, self.action_parts))
         self.statistics = {"rewards": RunningMeanStd(), "observations": RunningMeanStd(shape=self.obs_shape)}
         self.discounted_rewards = torch.zeros(self.n_envs, device=self.device)
         self._bound_to = wanted
@@ -285,11 +291,17 @@ class IntrinsicReward(ABC):
             raise NonFiniteError(f"NaN or infinity in the {name} that an intrinsic reward is computed of")
         return found
 
+    def split_actions(self, actions: Tensor) -> list[tuple[Space, Tensor]]:
+        """[…, action column] as the parts of the action space with their columns."""
+        columns = actions.split([get_action_dim(part) for part in self.action_parts], dim=-1)
+        return list(zip(self.action_parts, columns, strict=True))
+
     def _check_actions(self, actions: Tensor) -> None:
-        if isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete):
-            sizes = torch.as_tensor(getattr(self.action_space, "nvec", self.policy_action_dim), device=self.device)
-            if bool(((actions < 0) | (actions >= sizes)).any()):
-                raise ValueError(f"actions of {self.action_space} count from 0; got {actions.min()} to {actions.max()}")
+        for space, columns in self.split_actions(actions):
+            if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+                sizes = torch.as_tensor(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n)
+                if bool(((columns < 0) | (columns >= sizes.to(self.device))).any()):
+                    raise ValueError(f"actions of {space} count from 0; got {columns.min()} to {columns.max()}")
 
     # -- state
 

@@ -50,6 +50,7 @@ class Fabric(IntrinsicReward):
     def compute(self, samples: Samples, sync: bool = True) -> list[Tensor]:  # type: ignore[override]
         for part in self.rewards:
             part.skip_non_finite = self.skip_non_finite
+        self.global_step += int(sync)
         return [part.compute(samples, sync) for part in self.rewards]
 
     def update(self, samples: Samples) -> None:
@@ -57,8 +58,9 @@ class Fabric(IntrinsicReward):
             part.update(samples)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rewards": [part.state_dict() for part in self.rewards]}
+        return {"global_step": self.global_step, "rewards": [part.state_dict() for part in self.rewards]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.global_step = int(state["global_step"])
         for part, saved in zip(self.rewards, state["rewards"], strict=True):
             part.load_state_dict(saved)

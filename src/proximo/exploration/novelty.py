@@ -17,7 +17,7 @@ from proximo.config import COUNT, POSITIVE_FINITE, hyperparameter, numeric, one_
 from proximo.errors import NonFiniteError
 from proximo.exploration.base import IntrinsicReward, Samples, Transitions
 from proximo.exploration.model import ENCODER_MODELS, WEIGHT_INITS, make_encoder
-from proximo.functional.spaces import counted_from_zero, preprocess_obs
+from proximo.functional.spaces import get_flattened_obs_dim, preprocess_obs
 from proximo.networks.distributions import make_proba_distribution
 
 # images of a long rollout go through a network in pieces
@@ -79,14 +79,19 @@ class NoveltyReward(IntrinsicReward):
 
     def encode_actions(self, actions: Tensor) -> Tensor:
         """[batch, action column] → [batch, width]: choices one-hot, switches and continuous actions as they are."""
-        encoded = preprocess_obs(actions, counted_from_zero(self.action_space), normalize_images=False)
-        return encoded.flatten(1)  # type: ignore[union-attr]
+        encoded = [preprocess_obs(part, space, normalize_images=False) for space, part in self.split_actions(actions)]
+        return torch.cat([part.flatten(1) for part in encoded], dim=1)  # type: ignore[union-attr]
 
     def action_losses(self, predicted: Tensor, actions: Tensor) -> Tensor:
         """[batch]: squared error for continuous actions, else −log p(action)."""
-        if isinstance(self.action_space, spaces.Box):
-            return (predicted - actions).square().mean(dim=-1)
-        return -make_proba_distribution(self.action_space).proba_distribution(predicted).log_prob(actions)
+        widths = [get_flattened_obs_dim(space) for space in self.action_parts]
+        losses = [
+            (guess - part).square().mean(dim=-1)
+            if isinstance(space, spaces.Box)
+            else -make_proba_distribution(space).proba_distribution(guess).log_prob(part)
+            for guess, (space, part) in zip(predicted.split(widths, dim=-1), self.split_actions(actions), strict=True)
+        ]
+        return torch.stack(losses).sum(dim=0)
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()

@@ -49,8 +49,8 @@ class ObservationReader:
         if not self._flat:
             return self._checked(name, observations, (*lead, *self.shape), device)
         if not isinstance(self._stored_shape, dict):
-            rows = self._checked(name, observations, (*lead, *self._stored_shape), device).flatten(0, 1)
-            return preprocess_obs(rows, self.space).unflatten(0, lead).float()  # type: ignore[union-attr]
+            flat = self._checked(name, observations, (*lead, *self._stored_shape), device).flatten(0, 1)
+            return preprocess_obs(flat, self.space).unflatten(0, lead).float()  # type: ignore[union-attr]
         if not isinstance(observations, dict) or self._stored_shape.keys() - observations.keys():
             raise ValueError(f"{name} must be a dictionary with the keys {sorted(self._stored_shape)} of {self.space}")
         parts = {

@@ -85,6 +85,15 @@ def register(kind: str, of_type: type, to_plain: Callable[[Any], Any], from_plai
     _KINDS[kind] = from_plain
 
 
+def register_arguments(of_type: type, arguments: Callable[[Any], dict[str, Any]]) -> None:
+    """Teach the encoding a type that is made again from the arguments it was made with."""
+
+    def from_plain(plain: Any) -> Any:
+        return of_type(**_expect(dict, plain))
+
+    register(of_type.__name__, of_type, arguments, from_plain)
+
+
 def register_alias(of_type: type, like: type) -> None:
     """Write values of a type as those of another one, which they are again when they are read."""
     _KIND_OF_TYPE[of_type] = _KIND_OF_TYPE[like]

@@ -85,9 +85,9 @@ class PPOLearner:
         terms = self.loss_terms(batch, settings)
         if self.augmentation is None:
             return terms
-        with torch.no_grad():  # log-probabilities of an update are those of plain observations, and so is the ratio
-            plain_values, _, _ = self.evaluate(batch)
-            plain_rows = parameter_rows(self.policy.action_dist)
+        # the plain side is a constant; computed as the other one, so that equal observations give exactly equal outputs
+        plain_values, _, _ = self.evaluate(batch)
+        plain_rows = parameter_rows(self.policy.action_dist).detach()
         observations = augment(self.augmentation, batch.observations)
         values, _, _ = self.evaluate(batch._replace(observations=observations))
         found = augmentation_terms(plain_rows, plain_values, self.policy.action_dist, values, batch.valid)

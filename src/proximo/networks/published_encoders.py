@@ -21,7 +21,7 @@ from proximo.networks.encoders import BaseFeaturesExtractor, ImpalaCNN, dqn_conv
 
 
 class BaseEncoder(BaseFeaturesExtractor):
-    """Base of an encoder: ``forward`` maps observations, images as the environment shows them, to [batch, width]."""
+    """Base of an encoder: ``forward`` maps observations, as the environment shows them, to [batch, feature_dim]."""
 
     divides_images = True
 

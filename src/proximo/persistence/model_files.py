@@ -210,7 +210,7 @@ def _reward_state(
     else:
         return None  # the caller has added it to a model that had none
     check_reward_size(model.intrinsic_reward, state, model.observation_space, model.action_space)
-    return state  # type: ignore[no-any-return]
+    return state
 
 
 def _built(

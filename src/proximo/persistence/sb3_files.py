@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,6 +222,17 @@ def write_foreign(model: OnPolicyAlgorithm, path: str | Path) -> str:
     return loader
 
 
+def _warn_of_what_is_left_out(model: OnPolicyAlgorithm) -> None:
+    """Intrinsic rewards and augmentations matter to training alone, unless the network has a value for them."""
+    if model.intrinsic_reward is not None and model.intrinsic_reward.own_value:
+        raise ValueError(
+            f"Stable-Baselines3's policies have one value, this one has a second for {model.intrinsic_reward!r}"
+        )
+    for name in ("intrinsic_reward", "augmentation"):
+        if (part := getattr(model, name)) is not None:
+            warnings.warn(f"Stable-Baselines3 has no {name}: {part!r} is left out", stacklevel=4)
+
+
 def _written_fields(model: OnPolicyAlgorithm) -> tuple[str, dict[str, Any]]:
     policy = _foreign_name(model.policy_class, "the policy")
     family = {"sb3_contrib.common.recurrent.policies": "Recurrent", "sb3_contrib.common.maskable.policies": "Maskable"}
@@ -232,10 +244,11 @@ def _written_fields(model: OnPolicyAlgorithm) -> tuple[str, dict[str, Any]]:
         )
     if isinstance(model.action_space, spaces.Dict | spaces.Tuple):
         raise ValueError(f"Stable-Baselines3 has no actions of {type(model.action_space).__name__} spaces")
+    _warn_of_what_is_left_out(model)
     hyperparameters = {
         name: _schedule(name, getattr(model, name))
         for name in model.config_class.__dataclass_fields__
-        if name not in ("use_rms_prop", "rms_prop_eps")  # the policy's arguments hold them
+        if name not in ("use_rms_prop", "rms_prop_eps", "aug_coef")  # the policy's arguments hold the first two
     }
     kwargs = {name: _argument(value, f"policy_kwargs[{name!r}]") for name, value in model.policy_kwargs.items()}
     data = {

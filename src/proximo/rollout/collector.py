@@ -264,7 +264,9 @@ class Collector:
         observations = copy_observation(self.current_observations())
         if self._broken is None:
             check_finite_rollout("reward", rollout.rewards)
-            shaper(rollout, self._next_observations(rollout, observations))
+            following = self._next_observations(rollout, observations)
+            check_finite_rollout("observation that a step led to", following)
+            shaper(rollout, following)
             check_finite_rollout("shaped reward", rollout.rewards)
             return
         self._broken.blank(rollout.steps, observations)

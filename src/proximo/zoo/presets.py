@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import tomllib
@@ -13,6 +14,8 @@ from typing import Any
 
 from proximo.errors import near_matches
 
+NAMED_PARTS = ("intrinsic_reward", "augmentation")
+"""Arguments of an algorithm that a preset names, with what they are made with in ``…_kwargs``."""
 _LINEAR = re.compile(r"^lin_(?P<start>.+)$")
 
 
@@ -71,6 +74,12 @@ class Preset:
             arguments[name] = schedule_from_text(name, arguments[name])
         if "policy_kwargs" in arguments:
             arguments["policy_kwargs"] = _policy_arguments(arguments["policy_kwargs"])
+        for key in NAMED_PARTS:
+            name, options = arguments.pop(key, None), arguments.pop(f"{key}_kwargs", None)
+            if name is not None:
+                arguments[key] = _named_part(key, name, options or {})
+            elif options:
+                raise ValueError(f"{key}_kwargs are {options}, but no {key} is named that they could belong to")
         return arguments
 
 
@@ -165,6 +174,38 @@ def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(arguments.get(key), str):
             arguments[key] = _named_class(key, arguments[key], known)
     return arguments
+
+
+def _named_part(key: str, name: Any, options: Mapping[str, Any]) -> Any:
+    """An intrinsic reward or an augmentation; what a name cannot say is an error."""
+    from proximo.augmentation import AUGMENTATIONS
+    from proximo.exploration import REWARDS
+
+    known: Mapping[str, type[Any]] = REWARDS if key == "intrinsic_reward" else AUGMENTATIONS
+    if not isinstance(name, str) or not isinstance(options, Mapping):
+        raise ValueError(f"{key} is {name!r} with {options!r}; expected a name such as {next(iter(known))} and a table")
+    by_letters = {_letters(word): word for word in known}
+    if _letters(name) == "fabric":
+        raise ValueError(
+            "a mix of several intrinsic rewards has no name; write it in Python: PPO(…, intrinsic_reward=Fabric(RND(), "
+            "ICM()))"
+        )
+    if _letters(name) not in by_letters:
+        raise ValueError(f"there is no {key} {name!r}; {near_matches(name, known)}")
+    kind = known[by_letters[_letters(name)]]
+    arguments = inspect.signature(kind).parameters
+    for option in options:
+        if option not in arguments:
+            raise ValueError(f"{kind.__name__} has no argument {option!r}; {near_matches(option, arguments)}")
+    try:
+        return kind(**options)
+    except TypeError as error:  # a value of the wrong kind
+        raise ValueError(f"{key}_kwargs do not fit {kind.__name__}: {error}") from error
+
+
+def _letters(name: str) -> str:
+    """``RandomCrop``, ``random_crop`` and ``random-crop`` are one name."""
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _named_class(key: str, name: str, known: Mapping[str, type]) -> type:

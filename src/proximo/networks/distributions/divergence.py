@@ -68,10 +68,11 @@ def kl_from_rows(rows: Tensor, distribution: Distribution) -> Tensor:
 
 
 def _gaussian_kl(rows: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Σ log σ/σ₀ + (σ₀² + (μ₀ − μ)²) / 2σ² − ½"""
+    """Σ log σ/σ₀ + ½ (σ₀/σ)² + ½ ((μ₀ − μ)/σ)² − ½, in a form that is exactly 0 for equal distributions."""
     old_mean, old_log_std = rows.chunk(2, dim=1)
-    squares = torch.exp(2.0 * old_log_std) + (old_mean - mean).square()
-    return (log_std - old_log_std + 0.5 * squares * torch.exp(-2.0 * log_std) - 0.5).sum(dim=1)
+    wider = log_std - old_log_std
+    squares = torch.exp(-2.0 * wider) + (old_mean - mean).square() * torch.exp(-2.0 * log_std)
+    return (wider + 0.5 * squares - 0.5).sum(dim=1)
 
 
 def _row_width(part: Distribution) -> int:
