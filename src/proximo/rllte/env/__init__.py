@@ -17,6 +17,7 @@ from proximo.envs.make_tensors import make_multibinary_env as make_multibinary_e
 from proximo.envs.make_tensors import make_multidiscrete_env as make_multidiscrete_env
 from proximo.envs.make_tensors import make_procgen_env as make_procgen_env
 from proximo.envs.make_tensors import make_tensor_env as make_rllte_env  # noqa: F401 - rllte's name
+from proximo.envs.testing.environments import BitFlippingEnv as BitFlippingEnv
 from proximo.errors import absent_name
 
 _ABSENT = frozenset(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proximo.errors import MissingExtraError, near_matches
-from proximo.hsuanwu.common.spaces import plain
+from proximo.functional.described_spaces import plain
 from proximo.hsuanwu.xploit import encoder, learner, storage
 from proximo.hsuanwu.xplore import augmentation, distribution, reward
 

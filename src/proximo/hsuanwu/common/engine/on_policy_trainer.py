@@ -22,7 +22,7 @@ from proximo.hsuanwu.common.engine.configuration import (
     make_part,
     read_settings,
 )
-from proximo.hsuanwu.common.spaces import describe_action_space, to_action_space, to_observation_space
+from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.hsuanwu.xploit.learner import BaseLearner, PPGLearner
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.networks.actor_critic import get_device

@@ -18,7 +18,7 @@ from proximo.data import Metrics
 from proximo.exploration import IntrinsicReward
 from proximo.functional.schedules import ConstantSchedule
 from proximo.functional.spaces import Space
-from proximo.hsuanwu.common.spaces import describe_action_space, to_action_space, to_observation_space
+from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.hsuanwu.xploit.encoder import EspeholtResidualEncoder, VanillaMlpEncoder
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.hsuanwu.xplore import distribution as distributions

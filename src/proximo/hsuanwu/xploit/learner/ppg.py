@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proximo.config import PPGConfig, UpdateSettings
 from proximo.data import Metrics
-from proximo.hsuanwu.common.spaces import SpaceLike
+from proximo.functional.described_spaces import SpaceLike
 from proximo.hsuanwu.xploit.learner.base import ActorCritic, BaseLearner
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.learners.ppg import PPGLearner as LibraryLearner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from proximo.augmentation import GaussianNoise, RandomCrop
-from proximo.hsuanwu.common.spaces import SpaceLike
+from proximo.functional.described_spaces import SpaceLike
 from proximo.hsuanwu.xploit.learner.base import BaseLearner
 
 

@@ -1,4 +1,4 @@
-"""The library's plots of aggregates, taking rllte's arguments for looks as well."""
+"""The plots of aggregates, taking rllte's arguments for looks as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spaces in the forms that Hsuanwu writes them: a plain dict, a node of a configuration, or gymnasium's own."""
+"""Spaces in the forms that configurations write them: a plain dict, a node of a configuration, or gymnasium's own."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def to_action_space(given: SpaceLike) -> spaces.Discrete | spaces.Box | spaces.M
 def make_action_space(
     kind: str, shape: tuple[int, ...], bounds: Any = None
 ) -> spaces.Discrete | spaces.Box | spaces.MultiBinary:
-    """The space that Hsuanwu's type, shape and range of actions describe; a storage has no range."""
+    """The space that type, shape and range of actions describe; without a range it has no bounds."""
     if kind not in ACTION_TYPES:
         raise ValueError(f"the type of the actions is {kind!r}; {near_matches(str(kind), ACTION_TYPES)}")
     if kind == "Box":
@@ -83,7 +83,7 @@ def make_action_space(
 
 
 def describe_action_space(space: Space) -> dict[str, Any]:
-    """Type, shape and range of an action space, as Hsuanwu writes them.
+    """Type, shape and range of an action space.
 
     >>> describe_action_space(spaces.Discrete(3))
     {'shape': (3,), 'type': 'Discrete', 'range': [0, 2]}

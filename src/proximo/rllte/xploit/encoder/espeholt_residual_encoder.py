@@ -1,3 +1,0 @@
-"""rllte's module path of EspeholtResidualEncoder."""
-
-from proximo.networks.published_encoders import EspeholtResidualEncoder as EspeholtResidualEncoder

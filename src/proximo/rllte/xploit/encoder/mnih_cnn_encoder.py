@@ -1,3 +1,0 @@
-"""rllte's module path of MnihCnnEncoder."""
-
-from proximo.networks.published_encoders import MnihCnnEncoder as MnihCnnEncoder

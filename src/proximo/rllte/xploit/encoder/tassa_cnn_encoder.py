@@ -1,3 +1,0 @@
-"""rllte's module path of TassaCnnEncoder."""
-
-from proximo.networks.published_encoders import TassaCnnEncoder as TassaCnnEncoder

@@ -1,3 +1,0 @@
-"""rllte's module path of VanillaMlpEncoder."""
-
-from proximo.networks.published_encoders import VanillaMlpEncoder as VanillaMlpEncoder

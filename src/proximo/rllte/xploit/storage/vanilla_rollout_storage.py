@@ -1,3 +1,0 @@
-"""rllte's module path of VanillaRolloutStorage."""
-
-from proximo.rollout.tensor_storage import VanillaRolloutStorage as VanillaRolloutStorage

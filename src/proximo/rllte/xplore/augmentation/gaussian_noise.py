@@ -1,3 +1,0 @@
-"""rllte's module path of GaussianNoise."""
-
-from proximo.augmentation import GaussianNoise as GaussianNoise

@@ -1,3 +1,0 @@
-"""rllte's module path of GrayScale."""
-
-from proximo.augmentation import GrayScale as GrayScale

@@ -1,3 +1,0 @@
-"""rllte's module path of RandomConvolution."""
-
-from proximo.augmentation import RandomConvolution as RandomConvolution

@@ -1,3 +1,0 @@
-"""rllte's module path of RandomCutout."""
-
-from proximo.augmentation import RandomCutout as RandomCutout

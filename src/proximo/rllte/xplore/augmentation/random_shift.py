@@ -1,3 +1,0 @@
-"""rllte's module path of RandomShift."""
-
-from proximo.augmentation import RandomShift as RandomShift

@@ -1,3 +1,0 @@
-"""rllte's module path of Categorical."""
-
-from proximo.networks.distributions.batches import Categorical as Categorical

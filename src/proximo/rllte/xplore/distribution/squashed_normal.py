@@ -1,3 +1,0 @@
-"""rllte's module path of SquashedNormal."""
-
-from proximo.networks.distributions.batches import SquashedNormal as SquashedNormal

@@ -1,3 +1,0 @@
-"""rllte's module path of Disagreement."""
-
-from proximo.rllte.xplore.reward import Disagreement as Disagreement

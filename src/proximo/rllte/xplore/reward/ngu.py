@@ -1,3 +1,0 @@
-"""rllte's module path of NGU."""
-
-from proximo.rllte.xplore.reward import NGU as NGU
