@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 import sys
 import time
@@ -113,8 +114,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     ) -> None:
         for name, value in config.as_dict().items():
             setattr(self, name, value)
-        self._known_values = config.as_dict()  # of the hyperparameters, when they were last read
-        self._configuration = config
+        self._know(config)
         self.policy_class = self._resolve_policy(policy)
         self.policy_kwargs = dict(policy_kwargs or {})
         if not isinstance(sde_sample_freq, int):
@@ -194,8 +194,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         if self.verbose >= 1:
             print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self.runtime.bind()
-        self._known_values = {name: plain_number(getattr(self, name)) for name in self.config_class.names()}
-        self._configuration = self.config_class(**self._known_values)
+        self._know(self.config_class(**{name: plain_number(getattr(self, name)) for name in self.config_class.names()}))
 
     def _make_policy(self) -> ActorCriticPolicy:
         return self.policy_class(lr_schedule=self.lr_schedule, **self.policy_arguments())
@@ -326,16 +325,24 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
 
     def configuration(self) -> OnPolicyConfig:
         """The hyperparameters of this moment; what was changed since is checked, and passed on to who keeps a copy."""
-        values = {name: plain_number(getattr(self, name)) for name in self.config_class.names()}
-        if values != self._known_values:
-            self._configuration = self.config_class(**values)
-            if values["learning_rate"] != self._known_values["learning_rate"]:
+        present = [getattr(self, name) for name in self.config_class.names()]
+        if all(map(operator.is_, present, self._known_objects)):
+            return self._configuration
+        known = self._configuration.as_dict()
+        values = dict(zip(known, map(plain_number, present), strict=True))
+        if values != known:
+            self._know(self.config_class(**values))
+            if values["learning_rate"] != known["learning_rate"]:
                 self._setup_lr_schedule()
             for name in ("gamma", "gae_lambda"):
-                if values[name] != self._known_values[name]:
+                if values[name] != known[name]:
                     setattr(self.rollout_buffer, name, values[name])
-            self._known_values = values
         return self._configuration
+
+    def _know(self, config: OnPolicyConfig) -> None:
+        """Keep what was read; a number of NumPy or PyTorch may change in place, and is never the object known here."""
+        self._configuration = config
+        self._known_objects = list(config.as_dict().values())
 
     @abstractmethod
     def train(self) -> None:

@@ -58,6 +58,8 @@ class Runtime:
         self._policy: ActorCriticPolicy | None = None
         self._backend: Backend | None = None
         self._bound_obstacle: str | None = None
+        self._asked_settings: OnPolicyConfig | None = None
+        self._obstacle_of_settings: str | None = None
         self._held = False
 
     @property
@@ -104,8 +106,15 @@ class Runtime:
             return "asked for"
         if self.precision != "float32":
             return f"precision is {self.precision}"
+        return self._obstacle() or self._settings_obstacle()
+
+    def _settings_obstacle(self) -> str | None:
+        """Asked twice per iteration; the same object holds the same hyperparameters."""
         settings = self._settings()
-        return self._obstacle() or (None if settings is None else settings_obstacle(settings))
+        if settings is not self._asked_settings:
+            self._asked_settings = settings
+            self._obstacle_of_settings = None if settings is None else settings_obstacle(settings)
+        return self._obstacle_of_settings
 
     def bind(self) -> Backend:
         """Move the parameters into flat memory and choose a backend: the fastest that can, or the one asked for."""

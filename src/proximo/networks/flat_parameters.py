@@ -88,10 +88,9 @@ class FlatParameters:
                 view = segment.view(self.data)
                 view.copy_(segment.parameter)
                 segment.parameter.data = view
-        self._parts = self._structure()
+        self._parts, self._addresses = self._structure(), self._current_addresses()
         self.bind_gradients()
         self.rebind()
-        self._addresses = self._current_addresses()
 
     def bind_gradients(self, parameters: Collection[nn.Parameter] | None = None) -> None:
         """Make every ``.grad`` a view again; ``optimizer.zero_grad()`` throws them away.
@@ -117,6 +116,7 @@ class FlatParameters:
 
     def rebind(self) -> None:
         """Bring the optimiser's state home: after ``load_state_dict`` it lives in tensors of the optimiser's own."""
+        self._optimizer_parts: list[object] = []
         if self.optimizer is None or not self._manages_state():
             return
         for index, segment in enumerate(self.segments):
@@ -127,6 +127,7 @@ class FlatParameters:
             for name, memory in self.state.items():
                 initial = 1.0 if (type(self.optimizer), name) in STARTS_AT_ONE else 0.0
                 self._adopt(state, name, segment.view(memory), initial)
+        self._optimizer_parts = self._optimizer_structure()
 
     @staticmethod
     def _adopt(state: dict[str, Tensor], name: str, view: Tensor, initial: float = 0.0) -> None:
@@ -141,28 +142,36 @@ class FlatParameters:
     def is_current(self) -> bool:
         """Whether the module is still built of the same parts, and they and the optimiser's state still lie here.
 
-        ``module.to()`` and the optimiser's ``load_state_dict`` move them; users replace layers and add hooks.
+        ``module.to()`` and the optimiser's ``load_state_dict`` move them; users replace layers and add hooks. Asked
+        twice per iteration, so nothing here hashes a tensor or calls into PyTorch more than it must.
         """
-        structure = self._structure()
-        same_parts = len(structure) == len(self._parts) and all(map(operator.is_, structure, self._parts))
-        return same_parts and self._addresses == self._current_addresses()
+        return (
+            _same(self._structure(), self._parts)
+            and _same(self._optimizer_structure(), self._optimizer_parts)
+            and self._addresses == self._current_addresses()
+        )
 
     def _structure(self) -> list[object]:
-        """All modules and parameters in order, and which modules have hooks: whatever is replaced differs here."""
+        """All modules and parameters, and which modules have hooks: whatever is replaced differs here."""
         parts: list[object] = []
-        for module in self.module.modules():
+        modules, seen = [self.module], {id(self.module)}
+        for module in modules:
             parts += (module, has_hooks(module), *module._parameters.values())
+            for child in module._modules.values():
+                if child is not None and id(child) not in seen:
+                    seen.add(id(child))
+                    modules.append(child)
         return parts
 
-    def _current_addresses(self) -> list[int]:
-        addresses = []
-        for segment in self.segments:
-            addresses.append(segment.parameter.data_ptr())
-            if self.optimizer is not None and self._manages_state() and segment.parameter.requires_grad:
-                state = self.optimizer.state.get(segment.parameter, {})
-                tensors = (state.get(name) for name in ("step", *self.state))
-                addresses += [tensor.data_ptr() if isinstance(tensor, Tensor) else 0 for tensor in tensors]
-        return addresses
+    def _optimizer_structure(self) -> list[object]:
+        """The optimiser's dictionaries and what they hold; ``load_state_dict`` replaces them all."""
+        if self.optimizer is None or not self._manages_state():
+            return []
+        return [part for state in self.optimizer.state.values() for part in (state, *state.values())]
+
+    def _current_addresses(self) -> list[tuple[int, bool]]:
+        """Where each parameter lies, and whether it is trained."""
+        return [(segment.parameter.data_ptr(), segment.parameter.requires_grad) for segment in self.segments]
 
     def _manages_state(self) -> bool:
         return type(self.optimizer) in STATE_TENSORS
@@ -187,6 +196,10 @@ class FlatParameters:
             for group in self.optimizer.param_groups
         )
         return device if on_device else torch.device("cpu")
+
+
+def _same(parts: list[object], others: list[object]) -> bool:
+    return len(parts) == len(others) and all(map(operator.is_, parts, others))
 
 
 def check_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
