@@ -42,13 +42,13 @@ class MissingSystemLibraryError(ProximoError, ImportError):
     """A shared library that Python code needs cannot be loaded."""
 
 
-def absent_name(module: str, name: str, explanation: str = "") -> Exception:
+def absent_name(module: str, name: str, explanation: str = "", frames: int = 2) -> Exception:
     """The error of a module's ``__getattr__`` for a name it lacks; the caller raises it.
 
     It is an ``AttributeError``, so that ``hasattr`` is False. But of that, ``from module import name`` makes an
     ``ImportError`` without explanation: where Python's import looks for the name, it is an ``ImportError`` itself.
     """
-    importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    importing = sys._getframe(frames).f_code.co_name == "_handle_fromlist"
     if explanation and importing:
         return ImportError(f"{name} is not in {module}{explanation}", name=module)
     return AttributeError(f"module {module!r} has no attribute {name!r}{explanation}", name=name)

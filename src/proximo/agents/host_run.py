@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from proximo.agents.hosted import Hosted
 from proximo.agents.on_policy import MaybeCallback
 from proximo.analysis.evaluation import evaluate
-from proximo.envs import as_vec_env
+from proximo.envs import DummyVecEnv, SubprocVecEnv, VecEnv, as_vec_env
 from proximo.errors import EnvironmentStateError, ModelFileError
 from proximo.persistence import model_files
 from proximo.training.callbacks import BaseCallback, as_callback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.loggers import announce, configure
-from proximo.training.run_folder import file_name, make_unique_folder
+from proximo.training.run_folder import RunFolder, file_name, make_unique_folder
 from proximo.training.signals import StopOnSignal
 
 EPISODES = 10  # whose mean return and length are logged
@@ -61,10 +63,6 @@ class RunCheckpoints(PeriodicCheckpoints):
         path = self.folder.of(self.model.num_timesteps)
         save_with_state(self.model, path)
         return path
-
-    def _on_training_end(self) -> None:
-        if not self._stop_asked:
-            self.save()
 
 
 def save_with_state(model: Hosted, path: str | Path) -> None:
@@ -155,6 +153,20 @@ class HostRun:
             model.set_logger(configure(None, []))  # until the next run's
         if stop.signal_number is not None:
             self._end_by_signal(stop, checkpoints)
+        self._describe_run(checkpoints.save())
+
+    def _describe_run(self, newest: Path) -> None:
+        """Let `proximo evaluate` and `watch` know the run, if its environments can be made again by their id."""
+        model, run = self.model, RunFolder(newest.parent.parent)
+        shutil.copyfile(newest, run.model)
+        if (made := id_and_arguments(model.env)) is None:
+            return
+        numbers = {k: v for k, v in model.configuration().as_dict().items() if isinstance(v, bool | int | float)}
+        run.write_config(
+            {"env": made[0], "algo": model.run_name.lower(), "seed": self.seed, "preset": "none"}
+            | {"n_envs": model.n_envs, "n_timesteps": model.num_timesteps, **numbers}
+            | ({"env_kwargs": made[1]} if made[1] else {})
+        )
 
     def _end_by_signal(self, stop: StopOnSignal, checkpoints: RunCheckpoints) -> None:
         if stop.checkpoints is None:
@@ -184,6 +196,42 @@ class HostRun:
             "total_time": self.seconds,
         }
 
+    def progress(self) -> dict[str, float]:
+        """Where the training is: steps, the latest episodes, and time."""
+        results: dict[str, float] = {"step": self.global_step, "episode": self.global_episode}
+        if episodes := self.model.ep_info_buffer:
+            results["episode_length"] = float(np.mean([episode["l"] for episode in episodes]))
+            results["episode_reward"] = float(np.mean([episode["r"] for episode in episodes]))
+        return results | {"fps": self.global_step / max(self.seconds, 1e-9), "total_time": self.seconds}
+
+    def set_rates(
+        self, optimizers: Mapping[str, torch.optim.Optimizer], initial: Mapping[str, Sequence[float]]
+    ) -> None:
+        """The learning rates of this update: as they were, or, when annealing, falling to 0 within the training."""
+        share, model = 1.0, self.model
+        if self._annealing:
+            done = model.num_timesteps - model.n_steps * model.n_envs - model._num_timesteps_at_start
+            share -= done / (model._total_timesteps - model._num_timesteps_at_start)
+        for name, optimizer in optimizers.items():
+            for group, rate in zip(optimizer.param_groups, initial[name], strict=True):
+                group["lr"] = share * rate
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """Draws exploration noise and minibatches."""
+        self.build()
+        return self.model.generator
+
+    @property
+    def backend(self) -> str:
+        """Which backend runs the policy, and why: ``"fused"`` or ``"torch: features extractor is MnihCnnEncoder"``."""
+        self.build()
+        return self.model.backend
+
+    def take_weights(self, path: str | Path) -> None:
+        """The weights of a model file, and nothing else of it."""
+        self.model.policy.load_state_dict(model_files.read_parameters(path, self.model)["policy"])
+
     def save(self, path: str | Path | None = None) -> Path:
         """Write a model file, a checkpoint where the environments can tell their state; returns where.
 
@@ -207,6 +255,22 @@ class HostRun:
                 "it was saved with"
             ) from error
         self.global_step = self.model.num_timesteps
+
+
+def id_and_arguments(env: VecEnv | None) -> tuple[str, dict[str, Any]] | None:
+    """The id that gymnasium makes the environments by, and its arguments; None where that would not be all."""
+    if not isinstance(env, DummyVecEnv | SubprocVecEnv):
+        return None
+    spec = env.get_attr("spec")[0]
+    if spec is None or any(wrapper.name != "Monitor" for wrapper in spec.additional_wrappers):
+        return None
+    plain = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
+    return (spec.id, plain) if all(isinstance(value, bool | int | float | str) for value in plain.values()) else None
+
+
+def rates_of(optimizers: Mapping[str, torch.optim.Optimizer]) -> dict[str, list[float]]:
+    """The learning rates of optimisers, one per group."""
+    return {name: [group["lr"] for group in optimizer.param_groups] for name, optimizer in optimizers.items()}
 
 
 @contextmanager

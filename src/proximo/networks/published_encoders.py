@@ -186,6 +186,17 @@ class RaffinCombinedEncoder(BaseEncoder):
         return self.linear(torch.cat([encode(obs[key]) for key, encode in self.encoders.items()], dim=1))
 
 
+def usual_encoder(space: Space, feature_dim: int) -> BaseEncoder:
+    """The encoder that rllte's agents have unless they are told otherwise; vectors stay as they are."""
+    if isinstance(space, spaces.Dict):
+        return RaffinCombinedEncoder(space, feature_dim)
+    if space.shape is not None and len(space.shape) == 3:
+        # a grid, say, with a few pixels for each field
+        small = min(space.shape[1:]) < MnihCnnEncoder.smallest_image
+        return PathakCnnEncoder(space, feature_dim) if small else MnihCnnEncoder(space, feature_dim)
+    return IdentityEncoder(space, get_flattened_obs_dim(space))
+
+
 def output_width(encoder: nn.Module, space: Space) -> int:
     """How many features an encoder gives for one observation of the space."""
     device = next((part.device for part in encoder.parameters()), torch.device("cpu"))

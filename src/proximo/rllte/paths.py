@@ -14,6 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from proximo.errors import absent_name
+
 ROOT = "proximo.rllte"
 _MIRRORED = {  # package: modules that name what the package has
     "agent": "legacy legacy.a2c legacy.ppo",
@@ -38,23 +40,45 @@ ALIASES |= {
 _OFF_POLICY = "Proximo is an on-policy library; keep rllte for its off-policy and distributed agents"
 _INNER = "rllte's inner parts have no counterpart; policies and rewards are the library's own networks"
 _TASKS = "give make_rllte_env an id or a callable that makes the environment"
-ABSENT = {
-    **dict.fromkeys(("agent.drqv2", "agent.impala", "agent.utils"), _OFF_POLICY),
-    **dict.fromkeys((f"agent.legacy.{name}" for name in ("ddpg", "dqn", "sac", "sacd", "td3")), _OFF_POLICY),
-    **dict.fromkeys((f"common.prototype.{name}_agent" for name in ("distributed", "off_policy")), _OFF_POLICY),
-    **dict.fromkeys((f"env.{name}" for name in ("craftax", "dmc", "mario", "miniworld", "vizdoom")), _TASKS),
-    "hub": "rllte's hub downloads trained models and scores of its own; Proximo downloads nothing",
-    **dict.fromkeys((f"xploit.policy.{name}" for name in ("distributed_actor_learner", "off_policy")), _OFF_POLICY),
-    "xploit.policy.utils": _INNER,
-    **dict.fromkeys((f"xploit.storage.{name}" for name in ("dict_replay", "her_replay", "nstep_replay")), _OFF_POLICY),
-    **dict.fromkeys((f"xploit.storage.{name}" for name in ("prioritized_replay", "utils")), _OFF_POLICY),
-    **dict.fromkeys((f"xploit.storage.vanilla_{name}" for name in ("distributed", "replay")), _OFF_POLICY),
-    **dict.fromkeys((f"xplore.distribution.{name}" for name in ("normal_noise", "ornstein_uhlenbeck")), _OFF_POLICY),
-    "xplore.distribution.truncated_normal": _OFF_POLICY,
-    "xplore.distribution.kl": "torch.distributions.kl_divergence compares two distributions",
-    "xplore.reward.model": _INNER,
-    **dict.fromkeys((f"xplore.reward.{name}" for name in ("girm", "revd", "rise")), "rllte does not offer it either"),
+_LEFT_OUT = {  # the reason, and what module paths begin with
+    _OFF_POLICY: "agent.drqv2 agent.impala agent.utils agent.legacy.ddpg agent.legacy.dqn agent.legacy.sac "
+    "agent.legacy.td3 common.prototype.distributed_agent common.prototype.off_policy_agent xploit.policy.off_policy "
+    "xploit.policy.distributed_actor_learner xploit.storage.dict_replay xploit.storage.her_replay xploit.storage.utils "
+    "xploit.storage.nstep_replay xploit.storage.prioritized_replay xploit.storage.vanilla_distributed "
+    "xploit.storage.vanilla_replay xplore.distribution.normal_noise xplore.distribution.ornstein_uhlenbeck "
+    "xplore.distribution.truncated_normal",
+    _TASKS: "env.craftax env.dmc env.mario env.miniworld env.vizdoom",
+    _INNER: "xploit.policy.utils xplore.reward.model",
+    "rllte's hub downloads trained models and scores of its own; Proximo downloads nothing": "hub",
+    "torch.distributions.kl_divergence compares two distributions": "xplore.distribution.kl",
+    "rllte does not offer it either": "xplore.reward.girm xplore.reward.revd xplore.reward.rise",
 }
+ABSENT = {path: reason for reason, paths in _LEFT_OUT.items() for path in paths.split()}
+_NAMES = {  # what is left out of modules that are here: the reason, and the names
+    "; " + _OFF_POLICY: "DDPG DQN DrQv2 IMPALA SAC SACDiscrete TD3 DistributedAgent OffPolicyAgent DictReplayBatch "
+    "DistributedPolicyType DistributedStorageType NStepReplayBatch OffPolicyType PrioritizedReplayBatch "
+    "ReplayStorageType VanillaReplayBatch DistributedWrapper DistributedActorLearner OffPolicyDetActorDoubleCritic "
+    "OffPolicyDoubleActorDoubleCritic OffPolicyDoubleQNetwork OffPolicyStochActorDoubleCritic DictReplayStorage "
+    "HerReplayStorage NStepReplayStorage PrioritizedReplayStorage VanillaDistributedStorage VanillaReplayStorage "
+    "NormalNoise OrnsteinUhlenbeckNoise TruncatedNormalNoise schedule",
+    "; " + _TASKS: "make_craftax_env make_dmc_env make_envpool_vizdoom_env make_mario_env make_miniworld_env",
+    "; proximo.envs has VecFrameStack, and takes an EnvPool and gymnasium's environments as they are": "AdapterEnv "
+    "EnvPoolAsync2Gymnasium EnvPoolSync2Gymnasium FrameStack ImageTranspose Minigrid2Image "
+    "RecordEpisodeStatistics4EnvPool",
+    "; make_box_env and its like make it": "DictEnv PixelEnv StateEnv",
+    "; " + _INNER: "Conv2d_tf ResidualBlock ResidualLayer TanhTransform RewardForwardFilter TorchRunningMeanStd",
+    "; torch.distributions.kl_divergence compares two distributions": "kl_bernoulli_bernoulli "
+    "kl_categorical_categorical kl_diagonal_gaussian_diagonal_gaussian",
+    "; proximo.analysis.aggregates.bootstrap_interval resamples": "StratifiedBootstrap StratifiedIndependentBootstrap",
+    ": an agent is saved as a model file; proximo.PPO.load(path).predict(observation) plays it": "ExportModel",
+    "; torch.accelerator tells of devices": "get_npu_name",
+}
+EXPLANATIONS = {name: reason for reason, names in _NAMES.items() for name in names.split()}
+
+
+def absent(module: str, name: str) -> Exception:
+    """The error of a module's ``__getattr__``, with the reason where one of rllte's names is left out."""
+    return absent_name(module, name, EXPLANATIONS.get(name, ""), frames=3)
 
 
 class _Mirror(Loader):
@@ -66,7 +90,9 @@ class _Mirror(Loader):
         module.__doc__ = source.__doc__
 
         def find(name: str) -> Any:
-            return getattr(source, name)
+            if hasattr(source, name):
+                return getattr(source, name)
+            raise absent(module.__name__, name)
 
         module.__getattr__ = find  # type: ignore[method-assign]
 

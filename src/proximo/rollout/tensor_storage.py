@@ -207,6 +207,19 @@ class VanillaRolloutStorage(BaseStorage):
         if next_observations is not None:
             self.store_next_observations(_array(next_observations))
 
+    def _check_shape(self, name: str, given: Tensor, shape: tuple[int, ...]) -> None:
+        if tuple(given.shape) != (self.num_envs, *shape):
+            raise ValueError(
+                f"{name} has shape {tuple(given.shape)}, the storage keeps {(self.num_envs, *shape)} ([env, …])"
+            )
+
+    def _row(self, name: str, given: Tensor) -> Tensor:
+        if given.numel() != self.num_envs:
+            raise ValueError(
+                f"{name} has shape {tuple(given.shape)}; expected one number for each of {self.num_envs} environments"
+            )
+        return given.reshape(-1)
+
     def store_next_observations(self, observations: Observation) -> None:
         """What followed the latest step: [env, …]."""
         if isinstance(self._observations, dict):

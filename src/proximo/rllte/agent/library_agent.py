@@ -10,17 +10,10 @@ from typing import Any, ClassVar
 import torch
 from gymnasium import spaces
 
-from proximo.augmentation import GaussianNoise, RandomCrop
+from proximo.augmentation import usual_augmentation
 from proximo.config import OnPolicyConfig, PPOConfig, UpdateSettings
 from proximo.data import Metrics
-from proximo.functional.spaces import get_flattened_obs_dim
-from proximo.networks.published_encoders import (
-    BaseEncoder,
-    IdentityEncoder,
-    MnihCnnEncoder,
-    PathakCnnEncoder,
-    RaffinCombinedEncoder,
-)
+from proximo.networks.published_encoders import usual_encoder
 from proximo.rllte.common.prototype.base_policy import BasePolicy
 from proximo.rllte.common.prototype.on_policy_agent import OnPolicyAgent
 from proximo.rllte.xploit.policy import OnPolicySharedActorCritic
@@ -94,7 +87,7 @@ class LibraryAgent(OnPolicyAgent):
         kept = set(arguments) - {*BASE_ARGUMENTS, "batch_size", "discount", "self", "__class__"}
         for name in sorted(kept):
             setattr(self, name, arguments[name])
-        encoder = self._default_encoder(arguments["feature_dim"])
+        encoder = usual_encoder(self.observation_space, arguments["feature_dim"])
         policy = self.policy_type(
             self.observation_space,
             self.action_space,
@@ -117,16 +110,6 @@ class LibraryAgent(OnPolicyAgent):
         )
         self._config().check_environments(self.num_envs)
         self.set(encoder=encoder, policy=policy, augmentation=self._default_augmentation())
-
-    def _default_encoder(self, feature_dim: int) -> BaseEncoder:
-        space = self.observation_space
-        if isinstance(space, spaces.Dict):
-            return RaffinCombinedEncoder(space, feature_dim)
-        if space.shape is not None and len(space.shape) == 3:
-            # a grid, say, with a few pixels for each field
-            small = min(space.shape[1:]) < MnihCnnEncoder.smallest_image
-            return PathakCnnEncoder(space, feature_dim) if small else MnihCnnEncoder(space, feature_dim)
-        return IdentityEncoder(space, get_flattened_obs_dim(space))
 
     def _default_augmentation(self) -> Any:
         return None
@@ -182,20 +165,12 @@ class AugmentedAgent(LibraryAgent):
     """An agent whose observations are augmented unless it is told otherwise."""
 
     def _default_augmentation(self) -> Any:
-        match self.observation_space:
-            case spaces.Box(shape=(_, height, width)) if height == width:
-                return RandomCrop(out=height)
-            case spaces.Box(shape=(_,)):
-                return GaussianNoise()
-        return None
+        return None if isinstance(self.observation_space, spaces.Dict) else usual_augmentation(self.observation_space)
 
     def check(self) -> None:
         super().check()
         if self.aug is None:
-            raise ValueError(
-                f"{type(self).__name__} knows no augmentation for observations of {self.observation_space}; call "
-                "set(augmentation=…), for a Dict of observations with a dictionary of them"
-            )
+            raise ValueError(f"{type(self).__name__} needs an augmentation of each key: call set(augmentation={{…}})")
 
 
 NAMES = {"policy_gradient_loss": "policy_loss", "advantage_loss": "adv_loss"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from proximo.data import TensorObservation as GymObs
-from proximo.errors import absent_name
 from proximo.networks.distributions.batches import BaseDistribution as BaseDistribution
 from proximo.rllte.common.prototype.base_policy import BasePolicy as BasePolicy
 from proximo.rllte.env.utils import Gymnasium2Torch as Gymnasium2Torch
+from proximo.rllte.paths import absent
 from proximo.rollout.tensor_storage import BaseStorage as BaseStorage
 from proximo.rollout.tensor_storage import RolloutBatch, VanillaRolloutStorage
 
@@ -23,7 +23,8 @@ VanillaRolloutBatch = DictRolloutBatch = RolloutBatch
 RolloutStorageType = VanillaRolloutStorage
 OnPolicyType = BasePolicy
 
+__path__: list[str] = []  # as of a package: only then does Python's import show what __getattr__ explains
+
 
 def __getattr__(name: str) -> Any:
-    other = name.startswith(("OffPolicy", "Replay", "Distributed")) or name.endswith("ReplayBatch")
-    raise absent_name(__name__, name, ", which has types of on-policy agents only" if other else "")
+    raise absent(__name__, name)

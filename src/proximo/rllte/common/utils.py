@@ -10,16 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proximo.errors import absent_name
 from proximo.functional.schedules import LinearSchedule
-
-_ABSENT = {
-    "ExportModel": ": an agent is saved as a model file; proximo.PPO.load(path).predict(observation) plays it",
-    "RewardForwardFilter": "; intrinsic rewards of proximo.exploration discount and normalise themselves",
-    "TorchRunningMeanStd": "; proximo.functional.statistics.RunningMeanStd is the library's",
-    "get_npu_name": "; torch.accelerator tells of devices",
-    "schedule": ": schedules of exploration noise belong to off-policy agents",
-}
+from proximo.rllte.paths import absent
 
 
 class eval_mode:
@@ -63,5 +55,8 @@ def linear_lr_scheduler(optimizer: torch.optim.Optimizer, steps: int, total_num_
         group["lr"] = rate
 
 
+__path__: list[str] = []  # as of a package: only then does Python's import show what __getattr__ explains
+
+
 def __getattr__(name: str) -> Any:
-    raise absent_name(__name__, name, _ABSENT.get(name, ""))
+    raise absent(__name__, name)

@@ -18,7 +18,7 @@ from proximo.envs.make_tensors import make_multidiscrete_env as make_multidiscre
 from proximo.envs.make_tensors import make_procgen_env as make_procgen_env
 from proximo.envs.make_tensors import make_tensor_env as make_rllte_env  # noqa: F401 - rllte's name
 from proximo.envs.testing.environments import BitFlippingEnv as BitFlippingEnv
-from proximo.errors import absent_name
+from proximo.rllte.paths import absent
 
 _ABSENT = frozenset(
     {"make_craftax_env", "make_dmc_env", "make_envpool_vizdoom_env", "make_mario_env", "make_miniworld_env"}
@@ -26,5 +26,4 @@ _ABSENT = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    explanation = "; give make_rllte_env an id or a callable that makes the environment"
-    raise absent_name(__name__, name, explanation if name in _ABSENT else "")
+    raise absent(__name__, name)

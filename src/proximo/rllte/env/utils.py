@@ -8,10 +8,9 @@ import torch
 
 from proximo.envs.adapters.torch_vec_env import TorchVecEnv
 from proximo.envs.make_tensors import make_tensor_env as make_rllte_env
-from proximo.errors import absent_name
+from proximo.rllte.paths import absent
 
 __all__ = ["Gymnasium2Torch", "make_rllte_env"]
-_ABSENT = frozenset({"DistributedWrapper", "EnvPoolAsync2Gymnasium", "EnvPoolSync2Gymnasium", "FrameStack"})
 
 
 class Gymnasium2Torch(TorchVecEnv):
@@ -21,6 +20,8 @@ class Gymnasium2Torch(TorchVecEnv):
         super().__init__(env, device)
 
 
+__path__: list[str] = []  # as of a package: only then does Python's import show what __getattr__ explains
+
+
 def __getattr__(name: str) -> Any:
-    explanation = "; proximo.envs has VecFrameStack, and takes an EnvPool as it is"
-    raise absent_name(__name__, name, explanation if name in _ABSENT else "")
+    raise absent(__name__, name)

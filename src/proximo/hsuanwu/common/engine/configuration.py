@@ -5,18 +5,17 @@ A configuration is data. The parts that it names are looked up in the tables bel
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from proximo.errors import MissingExtraError, near_matches
+from proximo.files.named_parts import Part, Parts, is_named
 from proximo.functional.described_spaces import plain
 from proximo.hsuanwu.xploit import encoder, learner, storage
 from proximo.hsuanwu.xplore import augmentation, distribution, reward
 
-ROOTS = ("proximo.hsuanwu", "hsuanwu")
 MODULES = {
     "xploit.encoder": encoder,
     "xploit.learner": learner,
@@ -25,12 +24,14 @@ MODULES = {
     "xplore.distribution": distribution,
     "xplore.reward": reward,
 }
-PARTS: dict[str, dict[str, Any]] = {
-    kind: {name: made for name, made in vars(module).items() if isinstance(made, type) and not name.startswith("_")}
-    for kind, module in MODULES.items()
-}
+PARTS = Parts(
+    ("proximo.hsuanwu", "hsuanwu"),
+    {
+        kind: {name: made for name, made in vars(module).items() if isinstance(made, type) and name[0] != "_"}
+        for kind, module in MODULES.items()
+    },
+)
 OFF_POLICY_KEYS = {"num_init_steps", "test_every_steps"}  # in every Hsuanwu configuration, without meaning here
-Part = dict[str, Any]  # "name" or "_target_", and arguments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +76,6 @@ class TrainerSettings:
         return is_named(getattr(self, part)) and switch is not False
 
 
-def is_named(part: Part) -> bool:
-    return part.get("name") is not None or part.get("_target_") is not None
-
-
 def read_settings(cfgs: Mapping[str, Any] | str | Path) -> TrainerSettings:
     """A dict, an OmegaConf DictConfig, or a YAML file."""
     if isinstance(cfgs, str | Path):
@@ -98,43 +95,3 @@ def _load_yaml(path: str | Path) -> Mapping[str, Any]:
     except ImportError as error:
         raise MissingExtraError("omegaconf", "hydra", "reading a configuration file") from error
     return OmegaConf.load(path)  # type: ignore[return-value]
-
-
-def find_part(kind: str, part: Part, default: str | None = None) -> Any:
-    """The class that a part names with ``name`` or ``_target_``; ``kind`` is its module, such as "xploit.encoder"."""
-    table = PARTS[kind]
-    target = part.get("_target_")
-    name = part.get("name") or default if target is None else _name_of_target(kind, str(target))
-    if name not in table:
-        raise ValueError(f"{target or name!r} is no {kind.split('.')[-1]} here; {near_matches(str(name), table)}")
-    return table[name]
-
-
-def _name_of_target(kind: str, target: str) -> str:
-    module, _, name = target.rpartition(".")
-    allowed = [f"{root}.{kind}" for root in ROOTS]
-    if module not in allowed:
-        raise ValueError(
-            f"_target_ is {target!r}; a configuration may name only classes of {allowed[0]}: {', '.join(PARTS[kind])}"
-        )
-    return name
-
-
-def make_part(kind: str, part: Part, default: str, **known: Any) -> Any:
-    """Make what a part names, with its own arguments and with those that the trainer knows where it says nothing."""
-    made = find_part(kind, part, default)
-    own = {key: value for key, value in part.items() if key not in ("name", "_target_", "_convert_", "_recursive_")}
-    own = {key: value for key, value in own.items() if value is not None and value != {}}
-    accepted = list(inspect.signature(_constructor(made)).parameters)[1:]
-    if unknown := [key for key in own if key not in accepted]:
-        raise ValueError(f"{made.__name__} has no argument {unknown[0]!r}; {near_matches(unknown[0], accepted)}")
-    return made(**({key: value for key, value in known.items() if key in accepted} | own))
-
-
-def _constructor(made: type[Any]) -> Any:
-    """The constructor that names its arguments: of a class that only passes them on, the next base's."""
-    for base in made.__mro__:
-        constructor = vars(base).get("__init__")
-        if constructor is not None and "kwargs" not in inspect.signature(constructor).parameters:
-            return constructor
-    return made.__init__

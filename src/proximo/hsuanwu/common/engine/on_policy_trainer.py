@@ -13,16 +13,10 @@ from proximo.agents.host_run import EPISODES, HostRun
 from proximo.agents.on_policy import set_random_seed
 from proximo.data import Metrics
 from proximo.envs import as_vec_env
-from proximo.functional.spaces import Space
-from proximo.hsuanwu.common.engine.configuration import (
-    Part,
-    TrainerSettings,
-    find_part,
-    is_named,
-    make_part,
-    read_settings,
-)
+from proximo.files.named_parts import Part, is_named
 from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
+from proximo.functional.spaces import Space
+from proximo.hsuanwu.common.engine.configuration import PARTS, TrainerSettings, read_settings
 from proximo.hsuanwu.xploit.learner import BaseLearner, PPGLearner
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.networks.actor_critic import get_device
@@ -131,27 +125,26 @@ Engine = HsuanwuEngine
 
 def _make_learner(settings: TrainerSettings, observation_space: Space, action_space: Space) -> BaseLearner:
     _check_spaces(settings, observation_space, action_space)
-    dist = find_part("xplore.distribution", settings.distribution) if is_named(settings.distribution) else None
+    dist = PARTS.find("xplore.distribution", settings.distribution) if is_named(settings.distribution) else None
     feature_dim = settings.encoder.get("feature_dim")
     known = {} if feature_dim is None else {"feature_dim": feature_dim}
     spaces = {"observation_space": observation_space, "action_space": action_space}
-    learner: BaseLearner = make_part(
+    learner: BaseLearner = PARTS.make(
         "xploit.learner", _without_spaces(settings.learner), "PPGLearner", **spaces, device=settings.device, **known
     )
     if dist is not None:
         learner.dist = dist
     if is_named(settings.encoder):
-        learner.encoder = make_part(
+        learner.encoder = PARTS.make(
             "xploit.encoder",
             _without_spaces(settings.encoder),
-            "",
             observation_space=observation_space,
             feature_dim=learner.feature_dim,
         )
     if settings.is_used("augmentation"):
-        learner.aug = make_part("xplore.augmentation", settings.augmentation, "")
+        learner.aug = PARTS.make("xplore.augmentation", settings.augmentation)
     if settings.is_used("reward"):
-        learner.irs = make_part("xplore.reward", settings.reward, "")
+        learner.irs = PARTS.make("xplore.reward", settings.reward)
         if settings.pretraining:
             learner.irs.extrinsic_coef = 0.0
     return learner
@@ -159,7 +152,7 @@ def _make_learner(settings: TrainerSettings, observation_space: Space, action_sp
 
 def _make_storage(settings: TrainerSettings, learner: BaseLearner, num_envs: int) -> VanillaRolloutStorage:
     actions = describe_action_space(learner.action_space)
-    storage: VanillaRolloutStorage = make_part(
+    storage: VanillaRolloutStorage = PARTS.make(
         "xploit.storage",
         settings.storage,
         "VanillaRolloutStorage",

@@ -9,25 +9,22 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import nn
 
-from proximo.augmentation import check_augmentation
-from proximo.backends.runtime import Runtime
-from proximo.config import PPOConfig, UpdateSettings
+from proximo.agents.standalone import StandaloneLearner
+from proximo.config import PPOConfig
 from proximo.data import Metrics
 from proximo.exploration import IntrinsicReward
+from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.functional.schedules import ConstantSchedule
 from proximo.functional.spaces import Space
-from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.hsuanwu.xploit.encoder import EspeholtResidualEncoder, VanillaMlpEncoder
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.hsuanwu.xplore import distribution as distributions
-from proximo.learners.ppo import PPOLearner as LibraryLearner
 from proximo.networks.actor_critic import ActorCriticPolicy, get_device
-from proximo.networks.distributions import CategoricalDistribution
 from proximo.networks.given import describe_encoder
 from proximo.networks.published_encoders import output_width
-from proximo.networks.trunk import TrunkEncoder
+from proximo.networks.trunk import ActorCritic, TrunkEncoder
 
 DISTRIBUTIONS: dict[type[Any], type[Any]] = {
     spaces.Discrete: distributions.Categorical,
@@ -37,37 +34,7 @@ DISTRIBUTIONS: dict[type[Any], type[Any]] = {
 SHAPES = ("observation_space", "action_space", "device", "feature_dim", "hidden_dim")  # which make the network
 
 
-class ActorCritic(nn.Module):
-    """The network without its encoder, which Hsuanwu calls ``ac``: it reads encoded observations [batch, feature]."""
-
-    def __init__(self, network: Any) -> None:
-        super().__init__()
-        self._network = [network]  # in a list: its parameters are held by the parts
-        self.trunk, self.actor, self.critic = network.features_extractor.trunk, network.action_net, network.value_net
-
-    def _distribution(self, latent: Tensor) -> Any:
-        return self._network[0]._get_action_dist_from_latent(latent)
-
-    def get_value(self, obs: Tensor) -> Tensor:
-        """[batch, 1]"""
-        return self.critic(self.trunk(obs))
-
-    def get_action(self, obs: Tensor) -> Tensor:
-        """The likeliest actions."""
-        likeliest: Tensor = self._distribution(self.trunk(obs)).mode()
-        return likeliest
-
-    def get_action_and_value(self, obs: Tensor, actions: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Actions, those given or sampled; values [batch, 1], log-probabilities [batch, 1] and the mean entropy."""
-        latent = self.trunk(obs)
-        distribution = self._distribution(latent)
-        chosen = distribution.sample() if actions is None else actions
-        flat = chosen.flatten() if isinstance(distribution, CategoricalDistribution) else chosen
-        log_probs: Tensor = distribution.log_prob(flat)
-        return chosen, self.critic(latent), log_probs.unsqueeze(1), distribution.entropy().mean()
-
-
-class BaseLearner:
+class BaseLearner(StandaloneLearner):
     """A learner: arguments are attributes, those that do not make the network may change while training.
 
     It can be used as soon as it is made: images go through EspeholtResidualEncoder, other observations through
@@ -105,17 +72,10 @@ class BaseLearner:
         if not self.eps > 0:
             raise ValueError(f"eps is {self.eps}; expected a positive number")
         self.configuration(256)  # raises for a hyperparameter out of range
-        self.network: Any = self._make_network()
+        super().__init__(self._make_network())
         self.ac = self._make_actor_critic()
-        # follows torch's global generator, so that seeding that one makes a run repeatable
-        self.generator = np.random.default_rng(int(torch.randint(2**31, ()).item()))
-        self.runtime = Runtime(self.generator)
-        self.runtime.policy = self.network
-        self.learner: Any = None  # the library's; PPG's is made with the first storage, whose sizes its memory has
         self._dist: Any = None
-        self._aug: Any = None
         self.irs: IntrinsicReward | None = None
-        self.train()
         self._made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -211,63 +171,18 @@ class BaseLearner:
             )
         self._dist = dist
 
-    @property
-    def aug(self) -> Any:
-        return self._aug
-
-    @aug.setter
-    def aug(self, augmentation: Any) -> None:
-        if augmentation is not None:
-            check_augmentation(augmentation, self.observation_space)
-        self._aug = augmentation
+    aug = StandaloneLearner.augmentation
 
     # -- use
 
-    def train(self, training: bool = True) -> None:
-        """Training or evaluation mode of the network's layers."""
-        self.training = training
-        self.network.train(training)
-
-    @torch.no_grad()
-    def act(self, obs: Tensor, training: bool = True, step: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
-        """Sampled actions, and their log-probabilities and values, [batch, 1] each; else the likeliest actions."""
-        obs = self._checked(obs)
-        if training:
-            actions, values, log_probs = self.network(obs)
-            return actions, {"log_probs": log_probs.unsqueeze(1), "values": values}
-        likeliest = self.network.get_distribution(obs).mode()
-        bounded = self.network.bound_actions(likeliest.cpu().numpy().reshape(-1, *self.network.action_shape))
-        return torch.as_tensor(bounded, device=self.device), {}
-
-    def get_value(self, obs: Tensor) -> Tensor:
-        """Estimated values [batch, 1]."""
-        values: Tensor = self.network.predict_values(self._checked(obs))
-        return values
-
-    def _checked(self, obs: Tensor) -> Tensor:
-        shape = self.observation_space.shape
-        if tuple(obs.shape[1:]) != shape:
-            raise ValueError(f"obs has shape {tuple(obs.shape)}; expected [batch, {', '.join(map(str, shape))}]")
-        return obs.to(self.device)
-
     def update(self, rollout_storage: VanillaRolloutStorage, episode: int = 0) -> Metrics:
         """Train on one rollout with its advantages; returns ``actor_loss``, ``critic_loss``, ``entropy``, …"""
-        settings = self._settings(rollout_storage)
-        learner = self._library_learner(rollout_storage)
-        return hsuanwu_metrics(self._train(learner, rollout_storage, settings, episode))
+        config = self._checked_configuration(rollout_storage)
+        return hsuanwu_metrics(self._update(rollout_storage, config, episode))
 
-    def _train(self, learner: Any, storage: VanillaRolloutStorage, settings: UpdateSettings, episode: int) -> Metrics:
-        metrics: Metrics = learner.update(storage.buffer, settings)
-        return metrics
-
-    def _library_learner(self, storage: VanillaRolloutStorage) -> Any:
-        if self.learner is None:
-            self.learner = self._make_learner(storage)
-        self.learner.augmentation = self.aug
-        return self.learner
-
-    def _make_learner(self, storage: VanillaRolloutStorage) -> Any:
-        return LibraryLearner(self.runtime)
+    def _update(self, storage: VanillaRolloutStorage, config: PPOConfig, episode: int) -> Metrics:
+        # Hsuanwu halves the squared error
+        return self.update_from(storage.buffer, config, vf_coef=0.5 * self.vf_coef)
 
     def configuration(self, steps: int, environments: int = 1) -> PPOConfig:
         """The library's configuration of this moment, for rollouts of so many steps."""
@@ -279,8 +194,7 @@ class BaseLearner:
             "normalize_advantage": False,  # the storage has done it, over the whole rollout
         })  # fmt: skip
 
-    def _settings(self, storage: VanillaRolloutStorage) -> UpdateSettings:
-        """The hyperparameters of this moment; Hsuanwu halves the squared error and counts the larger clipped one."""
+    def _checked_configuration(self, storage: VanillaRolloutStorage) -> PPOConfig:
         self.check_storage(storage)
         if not storage.estimated:
             raise ValueError(
@@ -289,8 +203,7 @@ class BaseLearner:
             )
         for group in self.network.optimizer.param_groups:
             group["eps"] = self.eps
-        config = self.configuration(storage.num_steps, storage.num_envs)
-        return UpdateSettings.of(config, 1.0, pessimistic_value=True, vf_coef=0.5 * self.vf_coef)
+        return self.configuration(storage.num_steps, storage.num_envs)
 
     def check_storage(self, storage: VanillaRolloutStorage) -> None:
         """Raise when a storage's rollouts are not what this learner can train on."""

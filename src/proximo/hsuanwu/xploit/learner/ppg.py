@@ -6,32 +6,18 @@ import warnings
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from proximo.agents.standalone import StandalonePPG
 from proximo.config import PPGConfig, UpdateSettings
 from proximo.data import Metrics
 from proximo.functional.described_spaces import SpaceLike
-from proximo.hsuanwu.xploit.learner.base import ActorCritic, BaseLearner
+from proximo.hsuanwu.xploit.learner.base import BaseLearner
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
-from proximo.learners.ppg import PPGLearner as LibraryLearner
 from proximo.networks.phasic import PhasicPolicy
-from proximo.rollout.phase import PhaseBuffer
+from proximo.networks.trunk import ActorAuxiliaryCritic, ActorCritic
 
 
-class ActorAuxiliaryCritic(ActorCritic):
-    """With PPG's auxiliary value on the same trunk."""
-
-    def __init__(self, network: Any) -> None:
-        super().__init__(network)
-        self.aux_critic = network.auxiliary_value_net
-
-    def get_probs_and_aux_value(self, obs: Tensor) -> tuple[Any, Tensor, Tensor]:
-        """The distribution of the actions, values and auxiliary values, [batch, 1] each."""
-        latent = self.trunk(obs)
-        return self._distribution(latent), self.critic(latent.detach()), self.aux_critic(latent)
-
-
-class PPGLearner(BaseLearner):
+class PPGLearner(BaseLearner, StandalonePPG):
     """Phasic policy gradient (https://arxiv.org/abs/2009.04416) with Hsuanwu's arguments, defaults and methods.
 
     After ``policy_epochs`` rollouts comes an auxiliary phase: ``aux_epochs`` passes over all of them in
@@ -74,29 +60,24 @@ class PPGLearner(BaseLearner):
     def _make_actor_critic(self) -> ActorCritic:
         return ActorAuxiliaryCritic(self.network)
 
-    def _make_learner(self, storage: VanillaRolloutStorage) -> LibraryLearner:
-        phase = PhaseBuffer(self.policy_epochs, storage.num_steps, storage.num_envs, storage.buffer.observation_space)
-        phase.allocate()  # too little memory is an error now, not after hours
-        return LibraryLearner(self.runtime, phase)
-
-    def _train(self, learner: Any, storage: VanillaRolloutStorage, settings: UpdateSettings, episode: int) -> Metrics:
+    def _update(self, storage: VanillaRolloutStorage, config: Any, episode: int) -> Metrics:
         """``episode`` counts updates from 0: an auxiliary phase follows when ``policy_epochs`` divides the next one."""
-        phases = self.configuration(storage.num_steps, storage.num_envs)
-        place = episode % self.policy_epochs
+        if self.learner is None:
+            self.learner = self.make_learner(storage.buffer, config)
+        learner, place = self.learner, episode % self.policy_epochs
+        learner.optimizer.set_eps(self.eps)
         if place == 0:
             learner.phase.clear()
-        learner.resize_phase(self.policy_epochs)
-        learner.optimizer.set_eps(self.eps)
-        if place != learner.phase.stored:
-            warnings.warn(
-                f"episode {episode} is number {place + 1} of {self.policy_epochs} of its phase, and {place} were "
-                f"expected before it, not {learner.phase.stored}: this phase has no auxiliary part; count the updates "
-                "from 0, one by one",
-                stacklevel=4,
-            )
-            metrics: Metrics = learner.policy_update(storage.buffer, settings, phases.value_epochs)  # type: ignore[attr-defined]
-            return metrics
-        metrics = learner.update(storage.buffer, settings, phases)
+        if place == learner.phase.stored:
+            return super()._update(storage, config, episode)
+        warnings.warn(
+            f"episode {episode} is number {place + 1} of {self.policy_epochs} of its phase, and {place} were expected "
+            f"before it, not {learner.phase.stored}: this phase has no auxiliary part; count the updates from 0, one "
+            "by one",
+            stacklevel=3,
+        )
+        settings = UpdateSettings.of(config, 1.0, pessimistic_value=True, vf_coef=0.5 * self.vf_coef)
+        metrics: Metrics = learner.policy_update(storage.buffer, settings, config.value_epochs)
         return metrics
 
     def check_storage(self, storage: VanillaRolloutStorage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from proximo.augmentation import GaussianNoise, RandomCrop
+from proximo.augmentation import usual_augmentation
 from proximo.functional.described_spaces import SpaceLike
 from proximo.hsuanwu.xploit.learner.base import BaseLearner
 
@@ -59,5 +59,4 @@ class DrACLearner(BaseLearner):
         max_grad_norm: float = 0.5,
     ) -> None:
         super().__init__(locals())
-        shape = self.observation_space.shape
-        self.aug = RandomCrop(out=shape[1]) if len(shape) == 3 else GaussianNoise()
+        self.aug = usual_augmentation(self.observation_space)

@@ -83,19 +83,6 @@ class VanillaRolloutStorage(tensor_storage.VanillaRolloutStorage):
         self.estimated = False
         super().add(obs, actions, infos=None, next_observations=next_obs, **rows)
 
-    def _check_shape(self, name: str, given: Tensor, shape: tuple[int, ...]) -> None:
-        if tuple(given.shape) != (self.num_envs, *shape):
-            raise ValueError(
-                f"{name} has shape {tuple(given.shape)}, the storage keeps {(self.num_envs, *shape)} ([env, …])"
-            )
-
-    def _row(self, name: str, given: Tensor) -> Tensor:
-        if given.numel() != self.num_envs:
-            raise ValueError(
-                f"{name} has shape {tuple(given.shape)}; expected one number for each of {self.num_envs} environments"
-            )
-        return given.reshape(-1)
-
     def fit_number_type(self, dtype: Any) -> None:
         """Keep observations of this NumPy type: bytes would cut floats to whole numbers."""
         if self.buffer.observation_space.dtype != np.uint8 or dtype == np.uint8:

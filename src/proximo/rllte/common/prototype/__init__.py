@@ -3,12 +3,12 @@
 from typing import Any
 
 from proximo.augmentation import BaseAugmentation as BaseAugmentation
-from proximo.errors import absent_name
 from proximo.networks.distributions.batches import BaseDistribution as BaseDistribution
 from proximo.networks.published_encoders import BaseEncoder as BaseEncoder
 from proximo.rllte.common.prototype.base_agent import BaseAgent as BaseAgent
 from proximo.rllte.common.prototype.base_policy import BasePolicy as BasePolicy
 from proximo.rllte.common.prototype.on_policy_agent import OnPolicyAgent as OnPolicyAgent
+from proximo.rllte.paths import absent
 from proximo.rllte.xplore.reward import BaseReward as BaseReward
 from proximo.rollout.tensor_storage import BaseStorage as BaseStorage
 
@@ -16,4 +16,4 @@ _ABSENT = frozenset({"DistributedAgent", "OffPolicyAgent"})
 
 
 def __getattr__(name: str) -> Any:
-    raise absent_name(__name__, name, ", which has on-policy agents only" if name in _ABSENT else "")
+    raise absent(__name__, name)

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 
 from proximo.data import TensorObservation
 from proximo.functional.spaces import Space, describe_action_space, get_obs_shape
-from proximo.networks.actor_critic import ActorCriticPolicy
-from proximo.networks.actor_critic import BasePolicy as LibraryPolicy
-from proximo.networks.distributions import make_proba_distribution
 from proximo.networks.initialization import get_init_fn
 from proximo.networks.optimizers import all_parameters, follow_parameters
 from proximo.networks.published_encoders import BaseEncoder
@@ -80,34 +77,3 @@ class BasePolicy(nn.Module, ABC):
     @abstractmethod
     def get_value(self, obs: TensorObservation) -> Tensor:
         """[batch, 1]"""
-
-
-class OwnNetwork(ActorCriticPolicy):
-    """A user's policy as the library's collector, evaluation and files see it: rllte's calls behind its own."""
-
-    def __init__(self, policy: BasePolicy) -> None:
-        LibraryPolicy.__init__(self, policy.observation_space, policy.action_space)
-        self.use_sde, self.share_features_extractor = False, True
-        self.action_dist = make_proba_distribution(policy.action_space)
-        self.own = policy
-        self.optimizer = next(iter(policy.optimizers.values()), None) or torch.optim.SGD(policy.parameters(), lr=0.0)
-
-    def forward(
-        self, obs: TensorObservation, deterministic: bool = False, action_masks: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        actions, extra = self.own(obs, training=True)
-        if missing := {"values", "log_probs"} - extra.keys():
-            raise ValueError(
-                f"{type(self.own).__name__}'s forward() must give values and log_probs beside the actions; "
-                f"{', '.join(sorted(missing))} missing"
-            )
-        return actions.reshape((-1, *self.action_shape)), extra["values"].reshape(-1, 1), extra["log_probs"].flatten()
-
-    def predict_values(self, obs: TensorObservation) -> Tensor:
-        return self.own.get_value(obs)
-
-    def _predict(
-        self, observation: TensorObservation, deterministic: bool = False, action_masks: Tensor | None = None
-    ) -> Tensor:
-        actions: Tensor = self.own(observation, training=not deterministic)[0]
-        return actions

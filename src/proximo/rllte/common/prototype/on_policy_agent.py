@@ -8,20 +8,17 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from proximo.agents import hosted
-from proximo.agents.host_run import EPISODES, HostRun, StepFolder
+from proximo.agents.host_run import EPISODES, HostRun, StepFolder, rates_of
 from proximo.agents.on_policy import MaybeCallback, set_random_seed
 from proximo.config import OnPolicyConfig, PPOConfig
 from proximo.data import Metrics
+from proximo.networks.foreign import ForeignPolicy
 from proximo.rllte.common.logger import Logger
 from proximo.rllte.common.prototype.base_agent import BaseAgent
-from proximo.rllte.common.prototype.base_policy import OwnNetwork
-from proximo.rllte.xploit.policy.network_policy import NetworkPolicy
 from proximo.rollout.tensor_storage import VanillaRolloutStorage
-from proximo.training.loggers import announce
 
 
 class OnPolicyAgent(HostRun, BaseAgent):
@@ -72,19 +69,16 @@ class OnPolicyAgent(HostRun, BaseAgent):
             self.policy.freeze(encoder=self.encoder, dist=self.dist)
             self.policy.to(self.device)
             self.model = self._make_model()
-            self._initial_rates = {
-                name: [group["lr"] for group in optimizer.param_groups]
-                for name, optimizer in self.policy.optimizers.items()
-            }
+            self._initial_rates = rates_of(self.policy.optimizers)
             self._frozen = True
         if init_model_path is not None:
-            self.model.set_parameters(init_model_path, exact_match=False)
+            self.take_weights(init_model_path)
         if th_compile:
             self._compile()
 
     def _make_model(self) -> hosted.Hosted:
-        own = not isinstance(self.policy, NetworkPolicy)
-        network = OwnNetwork(self.policy) if own else self.policy.network
+        own = self._has_own_policy()
+        network = ForeignPolicy(self.policy) if own else self.policy.network
         model = self.model_class(
             self, network, self.vec_env, self._config(), seed=self.seed, device=self.device, stats_window_size=EPISODES,
             policy_kwargs={} if own else self.policy.policy_kwargs, augmentation=self.aug,
@@ -92,6 +86,10 @@ class OnPolicyAgent(HostRun, BaseAgent):
         if not own:
             model.policy_class = self.policy.policy_class
         return model
+
+    def _has_own_policy(self) -> bool:
+        """Whether the policy is the user's own, without a network of the library."""
+        return not hasattr(self.policy, "network")
 
     def _config(self) -> OnPolicyConfig:
         """Of an agent with an update of its own, only the rollout's hyperparameters count."""
@@ -108,7 +106,7 @@ class OnPolicyAgent(HostRun, BaseAgent):
         }
 
     def fusing_obstacle(self) -> str | None:
-        if not isinstance(self.policy, NetworkPolicy):
+        if self._has_own_policy():
             return f"policy is {type(self.policy).__name__}"
         if self.storage.decides():
             return f"{type(self.storage).__name__} samples in its own way"
@@ -118,25 +116,13 @@ class OnPolicyAgent(HostRun, BaseAgent):
         found: Mapping[str, torch.optim.Optimizer] = self.policy.optimizers
         return found
 
-    @property
-    def generator(self) -> np.random.Generator:
-        """Draws exploration noise and minibatches."""
-        self.freeze()
-        return self.model.generator
-
-    @property
-    def backend(self) -> str:
-        """Which backend runs the policy, and why: ``"fused"`` or ``"torch: features extractor is MnihCnnEncoder"``."""
-        self.freeze()
-        return self.model.backend
-
     def _compile(self) -> None:
         if self.backend == "fused":
-            self.announce("th_compile is not needed: the fused backend runs this policy, and is faster")
-        elif isinstance(self.policy, NetworkPolicy):
-            self.policy.compile_network()
-        else:
+            self.logger.info("th_compile is not needed: the fused backend runs this policy, and is faster")
+        elif self._has_own_policy():
             self.policy.compile()
+        else:
+            self.policy.compile_network()
 
     # -- training
 
@@ -177,7 +163,7 @@ class OnPolicyAgent(HostRun, BaseAgent):
             updates,
             save_every=save_interval,
             log_every=log_interval,
-            after_log=self._log_training,
+            after_log=lambda: self.logger.train(self.progress()),
             evaluate=None if self.eval_env is None else lambda: self._log_evaluation(num_eval_episodes),
             evaluate_every=eval_interval,
             callback=callback,
@@ -210,16 +196,6 @@ class OnPolicyAgent(HostRun, BaseAgent):
         self.metrics = {name if "/" in name else f"train/{name}": float(value) for name, value in metrics.items()}
         return self.metrics
 
-    def _set_learning_rates(self) -> None:
-        share = 1.0
-        if self._annealing:
-            model, steps = self.model, self.num_steps * self.num_envs
-            done = model.num_timesteps - steps - model._num_timesteps_at_start
-            share -= done / (model._total_timesteps - model._num_timesteps_at_start)
-        for name, optimizer in self.policy.optimizers.items():
-            for group, initial in zip(optimizer.param_groups, self._initial_rates[name], strict=True):
-                group["lr"] = share * initial
-
     # -- evaluation and logs
 
     def eval(self, num_eval_episodes: int) -> dict[str, float]:
@@ -236,17 +212,8 @@ class OnPolicyAgent(HostRun, BaseAgent):
             self.model.logger.record(f"eval/{name}", results[name])
         self.logger.eval(results)
 
-    def _log_training(self) -> None:
-        episodes, seconds = self.model.ep_info_buffer, self.seconds
-        results: dict[str, float] = {"step": self.global_step, "episode": self.global_episode}
-        if episodes:
-            results["episode_length"] = float(np.mean([episode["l"] for episode in episodes]))
-            results["episode_reward"] = float(np.mean([episode["r"] for episode in episodes]))
-        results |= {"fps": self.global_step / max(seconds, 1e-9), "total_time": seconds}
-        self.logger.train(results)
-
-    def announce(self, message: str) -> None:
-        announce(f"[{self.tag}] {message}")
+    def _set_learning_rates(self) -> None:
+        self.set_rates(self.policy.optimizers, self._initial_rates)
 
     # -- files
 

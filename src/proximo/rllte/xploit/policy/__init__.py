@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from proximo.errors import absent_name
+from proximo.rllte.paths import absent
 from proximo.rllte.xploit.policy.on_policy_decoupled_actor_critic import (
     OnPolicyDecoupledActorCritic as OnPolicyDecoupledActorCritic,
 )
@@ -12,5 +12,4 @@ from proximo.rllte.xploit.policy.on_policy_shared_actor_critic import (
 
 
 def __getattr__(name: str) -> Any:
-    other = name.startswith("OffPolicy") or name == "DistributedActorLearner"
-    raise absent_name(__name__, name, ", which has on-policy policies only" if other else "")
+    raise absent(__name__, name)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from proximo.data import TensorObservation
 from proximo.functional.schedules import ConstantSchedule
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
-from proximo.networks.distributions import Distribution
 from proximo.networks.distributions.adapted import adapt_distribution
 from proximo.networks.distributions.batches import BaseDistribution
 from proximo.networks.distributions.divergence import parameter_rows
@@ -80,11 +79,6 @@ class NetworkPolicy(BasePolicy):
     def get_value(self, obs: TensorObservation) -> Tensor:
         values: Tensor = self.network.predict_values(obs)
         return values
-
-    def get_distribution(self, obs: TensorObservation) -> Distribution:
-        """The library's distribution of the actions."""
-        found: Distribution = self.network.get_distribution(obs)
-        return found
 
     def get_policy_outputs(self, obs: TensorObservation) -> Tensor:
         """What the distribution is made of, [batch, numbers]: logits, or means and then deviations."""

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from proximo.errors import absent_name
 from proximo.networks.distributions.batches import BaseDistribution as BaseDistribution
 from proximo.networks.distributions.batches import Bernoulli as Bernoulli
 from proximo.networks.distributions.batches import Categorical as Categorical
 from proximo.networks.distributions.batches import DiagonalGaussian as DiagonalGaussian
 from proximo.networks.distributions.batches import MultiCategorical as MultiCategorical
 from proximo.networks.distributions.batches import SquashedNormal as SquashedNormal
+from proximo.rllte.paths import absent
 
 _ABSENT = frozenset({"NormalNoise", "OrnsteinUhlenbeckNoise", "TruncatedNormalNoise"})
 
 
 def __getattr__(name: str) -> Any:
-    raise absent_name(__name__, name, ": action noise belongs to off-policy agents" if name in _ABSENT else "")
+    raise absent(__name__, name)
