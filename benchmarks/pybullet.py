@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -33,6 +34,7 @@ from rich.table import Table
 
 from benchmarks.machine import describe_machine
 from benchmarks.run import RESULTS, as_markdown, show
+from proximo.cli.flags import seed_numbers
 from proximo.cli.main import main as proximo
 from proximo.cli.playing import evaluate_run
 from proximo.cli.runs import Run
@@ -44,6 +46,7 @@ CHECKPOINT_EVERY = 200_000
 EVALUATION_EPISODES = 20
 CURVE_POINTS = 100
 FINISHED = RESULTS / "pybullet"
+MEASURED = Path(__file__).parents[1] / "src/proximo/zoo/measured.toml"
 ROBOTS = ("HalfCheetah", "Ant", "Hopper", "Walker2D")
 VARIANTS = (("a2c", "gaussian"), ("a2c", "gsde"), ("ppo", "gaussian"), ("ppo", "gsde"))
 PUBLISHED = {  # mean and standard error over six seeds, as Stable-Baselines3's page has them, in the order of VARIANTS
@@ -78,10 +81,9 @@ class Training:
     def arguments(self, runs: Path) -> list[str]:
         """What ``proximo`` is told."""
         env = f"{self.robot}BulletEnv-v0"
-        preset = f"{env}:gaussian" if self.noise == "gaussian" else env
         options = {
             "--algo": self.algo,
-            "--preset": preset,
+            "--preset": preset_of(self.robot, self.noise),
             "--seed": self.seed,
             "--steps": STEPS,
             "--checkpoint-mode": "boundary",
@@ -95,6 +97,10 @@ class Training:
         """The folder of an earlier attempt."""
         found = sorted((runs / self.name).glob("*/config.toml"))
         return found[-1].parent if found else None
+
+
+def preset_of(robot: str, noise: str) -> str:
+    return f"{robot}BulletEnv-v0:gaussian" if noise == "gaussian" else f"{robot}BulletEnv-v0"
 
 
 def train(training: Training, runs: Path) -> int:
@@ -297,18 +303,27 @@ run. Made on: {"; ".join(machines)}; {"; ".join(versions)}.
 """)
 
 
-def parse_numbers(text: str) -> list[int]:
-    """``"1-3,7"`` as 1, 2, 3, 7."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        numbers.extend(range(int(first), int(last or first) + 1))
-    return numbers
+def write_measured(results: list[dict[str, Any]]) -> None:
+    """Tell `proximo presets` what the presets reached."""
+    measured = tomllib.loads(MEASURED.read_text())
+    for robot, (algo, noise) in product(ROBOTS, VARIANTS):
+        chosen = [run for run in results if (run["robot"], run["algo"], run["noise"]) == (robot, algo, noise)]
+        if chosen:
+            mean = float(np.mean([np.mean(run["evaluation"]) for run in chosen]))
+            measured[algo][preset_of(robot, noise)] = {"mean": round(mean, 1), "seeds": len(chosen)}
+    header = "# What presets reached: the mean over seeds of the evaluation after the training.\n\n"
+    tables = (f"[{algo}]\n" + "".join(f'"{name}" = {inline(row)}\n' for name, row in sorted(rows.items()))
+              for algo, rows in measured.items())  # fmt: skip
+    MEASURED.write_text(header + "\n".join(tables))
+
+
+def inline(row: dict[str, float]) -> str:
+    return f"{{ mean = {row['mean']}, seeds = {row['seeds']} }}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=parse_numbers, default=[1, 2, 3], help="such as 1-3 or 4,7 (default: 1-3)")
+    parser.add_argument("--seeds", type=seed_numbers, default=[1, 2, 3], help="such as 1-3 or 4,7 (default: 1-3)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="trainings at the same time")
     parser.add_argument("--only", default="", help="only cells whose name contains this, such as Hopper-ppo-gsde")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs/pybullet"), help="where unfinished runs are kept")
@@ -329,6 +344,7 @@ def main() -> int:
         failures = run_queue(waiting, arguments.jobs, arguments.runs_dir, Console())
     if results := finished_runs():
         write_table(results)
+        write_measured(results)
         show(Console(), "mean return of the evaluation", summary(results, "evaluation"))
     return failures
 

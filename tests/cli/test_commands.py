@@ -14,12 +14,16 @@ from itertools import islice
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import pytest
 from PIL import Image
 
 from proximo import A2C, PPO
 from proximo.cli import bench, evaluate, plot, train, watch
 from proximo.cli.main import COMMANDS, main
+from proximo.cli.playing import evaluate_run, load_agent
+from proximo.cli.runs import Run
+from proximo.envs import make_vec_env
 from proximo.exploration import ICM, RND
 
 PROXIMO = Path(sys.executable).parent / "proximo"
@@ -93,6 +97,15 @@ def test_evaluate_repeats_itself(trained, capsys):
     assert "PPO on CartPole-v1, 4 episodes" in printed[0]
 
 
+def test_the_seed_decides_which_episodes_are_played(trained):
+    run, _ = trained
+    lengths = [evaluate_run(Run.open(run), 4, seed=seed).episode_lengths for seed in (5, 5, 6)]
+    assert lengths[0] == lengths[1]
+    _, env = load_agent(Run.open(run), n_envs=4, seed=5)
+    shown = env.reset()
+    np.testing.assert_array_equal(shown, make_vec_env("CartPole-v1", 4, seed=5).reset())
+
+
 def test_evaluate_a_checkpoint(trained, capsys):
     run, _ = trained
     assert main(["evaluate", str(run), "--episodes", "2", "--model", "checkpoints/model_1024_steps.zip"]) == 0
@@ -152,9 +165,6 @@ def test_normalised_runs_evaluate_with_the_statistics_of_training(tmp_path, caps
     words = ["--preset", "none", "--normalize", "true", "--steps", "256", "--n-steps", "256", "--seed", "0"]
     assert main(["train", "Pendulum-v1", *words, "--eval-episodes", "2", "--runs-dir", str(tmp_path)]) == 0
     (run,) = tmp_path.iterdir()
-    from proximo.cli.playing import load_agent
-    from proximo.cli.runs import Run
-
     model, env = load_agent(Run.open(run), n_envs=1, seed=0)
     normalizer = model.get_vec_normalize_env()
     assert normalizer is not None
@@ -212,8 +222,6 @@ def test_masked_runs_mask_in_training_and_in_play(tmp_path, capsys, monkeypatch)
     assert main(["evaluate", str(run), "--episodes", "3"]) == 0
     assert "10.00" in capsys.readouterr().out
     from proximo.analysis.evaluation import play
-    from proximo.cli.playing import load_agent
-    from proximo.cli.runs import Run
 
     model, env = load_agent(Run.open(run), n_envs=1, seed=0)
     steps = islice(play(model, env, deterministic=False, use_masking=True), 31)

@@ -116,7 +116,7 @@ def test_a_run_is_repeated_with_its_environment_and_algorithm(folder, capsys):
     elsewhere = run_config(parse_arguments(["Acrobot-v1", f"--preset={run}"]))
     assert (elsewhere.env, elsewhere.preset.arguments["rms_prop_eps"]) == ("Acrobot-v1", 1e-3)
     message = error_of(["train", "CartPole-v1", "--algo", "ppo", "--preset", run], capsys)
-    assert "trained a2c, not ppo; leave --algo out" in message
+    assert "is for a2c, not ppo; leave --algo out" in message
 
 
 @pytest.mark.parametrize(

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 
 import numpy as np
 import pytest
 import torch
 
-from proximo import PPO
-from proximo.config import PPOConfig
-from proximo.envs import VecFrameStack, VecNormalize
+from proximo import ALGORITHMS, PPO
+from proximo.envs import EpisodicLifeEnv, VecFrameStack, VecNormalize
 from proximo.functional.schedules import LinearSchedule
 from proximo.training.run_folder import to_toml
 from proximo.zoo import Preset, available_presets, load_preset, make_preset_env
-from proximo.zoo.presets import _resolved_row, _rows, named_preset, schedule_from_text
-
-NAMES = available_presets("ppo")
+from proximo.zoo.presets import PresetFile, named_preset, schedule_from_text, without_preset
 
 
-def row(name: str) -> dict[str, object]:
-    return _resolved_row(_rows("ppo"), name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_rows_survive_toml(algorithm):
+    for name in available_presets(algorithm):
+        preset = named_preset(algorithm, name)
+        assert Preset.from_row(name, tomllib.loads(to_toml(preset.as_row()))) == preset
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_keys_are_arguments_of_ppo(name):
-    preset = Preset.from_row(name, row(name))
-    accepted = set(inspect.signature(PPO).parameters)
-    assert set(preset.arguments) <= accepted
-    known = set(PPOConfig.__dataclass_fields__)
-    PPOConfig(**{key: value for key, value in preset.model_arguments().items() if key in known})
-    assert preset.n_envs >= 1
-    assert preset.n_timesteps >= 100_000
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_rows_survive_toml(name):
-    preset = Preset.from_row(name, row(name))
-    table = tomllib.loads(to_toml(preset.as_row()))
-    assert Preset.from_row(name, table) == preset
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_load(name):
-    assert named_preset("ppo", name).name == name
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_has_something_for_any_environment(algorithm):
+    assert load_preset(algorithm, "MyOwn-v0").name == "default"
+    assert load_preset(algorithm, "PongNoFrameskip-v4").frame_stack == 4
 
 
 def test_numbers_of_cartpole():
@@ -108,11 +90,127 @@ def test_time_feature_is_under_the_normaliser():
     assert env.get_original_obs()[:, 3] == pytest.approx(1 - 1 / 200)
 
 
-def test_unknown_wrappers_are_named(monkeypatch):
-    row = {"n_envs": 1, "n_timesteps": 1, "env_wrapper": "os.system"}
-    monkeypatch.setitem(_rows("ppo"), "Mine-v0", row)
-    with pytest.raises(ValueError, match=r"needs the wrapper os\.system.*--preset none"):
-        load_preset("ppo", "Mine-v0")
+@pytest.mark.parametrize(
+    ("wrapper", "message"),
+    [
+        ("os.system", r"needs the wrapper os\.system.*--preset none"),
+        ({"FrameSkip": {"skop": 2}}, r"gives FrameSkip the argument 'skop'.*did you mean 'skip'"),
+        ({"MaskVelocityWrapper": {"env": 1}}, "gives MaskVelocityWrapper the argument 'env'"),
+        ({"FrameSkip": 2}, r"expected a name such as .*\{ FrameSkip = \{ skip = 2 \} \}"),
+        (3, "expected a name such as"),
+    ],
+)
+def test_wrappers_are_names_and_arguments_of_a_list(wrapper, message):
+    with pytest.raises(ValueError, match=message):
+        Preset.from_row("Mine-v0", {"env_wrapper": wrapper})
+
+
+def test_wrappers_take_their_arguments():
+    preset = load_preset("recurrent_ppo", "ALE/Breakout-v5").changed(n_envs=1)
+    env = make_preset_env(preset, "ALE/Breakout-v5", seed=0)
+    assert not any(env.env_is_wrapped(EpisodicLifeEnv))
+    assert any(
+        make_preset_env(load_preset("ppo", "ALE/Breakout-v5"), "ALE/Breakout-v5").env_is_wrapped(EpisodicLifeEnv)
+    )
+
+
+def test_images_are_skipped_shrunk_and_grey_as_car_racing_wants_them():
+    """Its own environment needs Box2D; the same wrappers around an Atari screen show the same."""
+    preset = load_preset("ppo", "CarRacing-v3").changed(n_envs=2)
+    env = make_preset_env(preset, "ALE/Pong-v5", seed=0)
+    assert isinstance(env, VecFrameStack)
+    assert not env.venv.norm_obs
+    assert env.venv.norm_reward
+    assert env.reset().shape == (2, 64, 64, 2)
+    before = env.get_attr("unwrapped")[0].ale.getEpisodeFrameNumber()
+    env.step(np.zeros(2, np.int64))
+    assert env.get_attr("unwrapped")[0].ale.getEpisodeFrameNumber() == before + 2 * 4  # -v5 itself skips four
+
+
+def test_minigrid_is_flat_with_its_preset():
+    pytest.importorskip("minigrid")
+    preset = load_preset("ppo", "MiniGrid-DoorKey-5x5-v0").changed(n_envs=1)
+    assert make_preset_env(preset, "MiniGrid-DoorKey-5x5-v0").reset().shape == (1, 2835)
+
+
+def test_velocities_are_hidden():
+    preset = named_preset("recurrent_ppo", "CartPole-v1:no-velocity").changed(n_envs=1, normalize=False)
+    env = make_preset_env(preset, "CartPole-v1", seed=0)
+    env.reset()
+    shown = env.step(np.array([1]))[0][0]
+    assert (shown[[1, 3]] == 0).all()
+    assert (shown[[0, 2]] != 0).all()
+    assert env.has_state()
+    with pytest.raises(ValueError, match="does not know where Acrobot-v1 shows velocities"):
+        make_preset_env(preset, "Acrobot-v1")
+
+
+def test_procgen_has_presets_by_family_and_steps_all_games_at_once():
+    pytest.importorskip("envpool")
+    preset = load_preset("ppg", "StarpilotEasy-v0")
+    assert preset.name == "procgen"
+    env = make_preset_env(preset, "StarpilotEasy-v0", n_envs=3, seed=0)
+    assert isinstance(env, VecNormalize)
+    assert env.gamma == 0.999
+    assert env.reset().shape == (3, 3, 64, 64)
+    with pytest.raises(ValueError, match="takes no worker processes"):
+        make_preset_env(preset, "StarpilotEasy-v0", n_envs=3, workers=True)
+
+
+MY_FILE = """
+["CartPole-v1, Acrobot-v1"]
+like = "MountainCar-v0"
+n_envs = 3
+gamma = 0.5
+
+[default]
+n_timesteps = 1e4
+"""
+
+
+def test_a_file_of_tables(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MY_FILE)
+    mine = PresetFile.read(path)
+    cartpole = mine.preset("ppo", "CartPole-v1")
+    assert (cartpole.name, cartpole.n_envs, cartpole.normalize) == ("mine:CartPole-v1", 3, True)
+    assert (cartpole.arguments["gamma"], cartpole.arguments["n_steps"]) == (0.5, 16)  # its own, and the library's
+    assert mine.preset("ppo", "package:Acrobot-v1").arguments == cartpole.arguments
+    assert mine.preset("ppo", "Other-v0").n_timesteps == 10_000
+
+
+def test_a_file_of_one_preset(tmp_path):
+    path = tmp_path / "tuned.toml"
+    path.write_text('algo = "a2c"\nenv = "CartPole-v1"\nn_envs = 2\nnormalize = { norm_obs = false }\nvf_coef = 0.1\n')
+    file = PresetFile.read(path)
+    assert (file.algo, file.env) == ("a2c", "CartPole-v1")
+    preset = file.preset("a2c", "CartPole-v1")
+    assert (preset.name, preset.normalize, preset.arguments) == ("tuned", {"norm_obs": False}, {"vf_coef": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n_envs = 0", "n_envs of the preset 'x' is 0; expected a whole number of at least 1"),
+        ("n_timesteps = 1.5", "n_timesteps of the preset 'x' is 1.5"),
+        ('normalize = "yes"', "expected true or false or a table"),
+        ("policy = 3", "policy of the preset 'x' is 3; expected a name"),
+        ('like = "CartPole-v2"', "is like 'CartPole-v2'.*did you mean 'CartPole-v1'"),
+        ('like = "default"', "is like 'default', of which there is no other table"),
+        ("n_envs = ", "is not valid TOML"),
+        ('["Other-v0"]\nn_envs = 2', "has no preset for CartPole-v1 and no \\[default\\]"),
+    ],
+)
+def test_faults_of_a_file_are_named(text, message, tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        PresetFile.read(path).preset("ppo", "CartPole-v1")
+
+
+def test_an_environment_without_preset_says_so():
+    assert "did you mean 'HalfCheetah-v5'" in without_preset("a2c", "HalfCheetah-v6")
+    assert "none of the" in without_preset("ppo", "Zzz-v0")
 
 
 def test_unknown_names_have_near_matches():

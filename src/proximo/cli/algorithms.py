@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import proximo
@@ -28,6 +29,20 @@ def algorithm_title(name: str) -> str:
     return ALGORITHMS.get(name, name)
 
 
+def algorithm_of_file(path: Path) -> tuple[str, bool]:
+    """The algorithm that a model file is of, and whether it was trained on normalised observations."""
+    from proximo.persistence.inspection import inspect_file
+
+    inspection = inspect_file(path)
+    title = inspection.facts.get("algorithm", inspection.kind)
+    names = [name for name, known in ALGORITHMS.items() if known == title]
+    if not names:
+        raise ValueError(
+            f"{path} holds {title!r}, which is none of the algorithms that can be played: {', '.join(ALGORITHMS)}"
+        )
+    return names[0], "normalizer.safetensors" in inspection.members
+
+
 def masks_actions(algorithm: str) -> bool:
     """Whether training and play ask the environments which actions are allowed."""
     return algorithm == "maskable_ppo"
@@ -42,21 +57,27 @@ def default_arguments(agent: type[OnPolicyAlgorithm]) -> dict[str, Any]:
 def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> OnPolicyAlgorithm:
     """The model that ``preset`` describes; ``settings`` are further arguments (seed, device, …)."""
     agent = algorithm_class(algorithm)
-    arguments = preset.model_arguments()
-    known = inspect.signature(agent).parameters
-    for name in arguments:
-        if name not in known:
-            raise ValueError(f"{algorithm} has no argument {name!r}; {near_matches(name, known)}")
+    policy = preset.policy or fitting_policy(algorithm, env)
+    arguments = check_arguments(agent, policy, preset)
     if masks_actions(algorithm):
         from proximo.rollout.masks import MaskReader
 
         MaskReader(env)  # refuses an environment without masks before a run folder is made for it
-    policy = preset.policy or fitting_policy(algorithm, env)
-    check_policy_arguments(agent, policy, arguments.get("policy_kwargs") or {})
     try:
         return agent(policy, env, **arguments, **settings)
     except TypeError as error:  # a value of the wrong kind, from a flag or a file
         raise ValueError(f"the arguments do not fit {algorithm}: {error}") from error
+
+
+def check_arguments(agent: type[OnPolicyAlgorithm], policy: str, preset: Preset) -> dict[str, Any]:
+    """The arguments of the model that ``preset`` describes; names that it does not take are refused."""
+    arguments = preset.model_arguments()
+    known = inspect.signature(agent).parameters
+    for name in arguments:
+        if name not in known:
+            raise ValueError(f"{agent.__name__} has no argument {name!r}; {near_matches(name, known)}")
+    check_policy_arguments(agent, policy, arguments.get("policy_kwargs") or {})
+    return arguments
 
 
 def check_policy_arguments(agent: type[OnPolicyAlgorithm], policy: str, given: Mapping[str, Any]) -> None:

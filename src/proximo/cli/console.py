@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, TextIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -77,9 +82,101 @@ def show_warnings_as_lines() -> None:
         text = str(message).removeprefix("\x1b[33mWARN: ").removesuffix("\x1b[0m")  # gymnasium colours its own
         if text not in shown:
             shown.add(text)
-            errors().print(f"[yellow]warning:[/] {escape(text)}")
+            # on a terminal through the console of the live display, which puts the line above it
+            console = output() if output().is_terminal and errors().is_terminal else errors()
+            console.print(f"[yellow]warning:[/] {escape(text)}")
 
     warnings.showwarning = show
+
+
+class ForeignOutput:
+    """What libraries and environments have printed, instead of onto the terminal."""
+
+    LONGEST = 1_000_000  # bytes that are kept
+    LINES_OF_AN_ERROR = 10
+
+    def __init__(self, file: IO[bytes] | None) -> None:
+        self._file = file
+        self._saved = 0  # bytes
+
+    def save(self, path: Path) -> None:
+        """Add to a file what is new; nothing printed, no file."""
+        if text := self._text_from(self._saved):
+            self._saved += len(text)
+            with path.open("ab") as stream:
+                stream.write(text)
+
+    def last_lines(self) -> str:
+        return "\n".join(self._text_from(0).decode("utf-8", "replace").splitlines()[-self.LINES_OF_AN_ERROR :])
+
+    def _text_from(self, start: int) -> bytes:
+        if self._file is None:
+            return b""
+        end = os.fstat(self._file.fileno()).st_size
+        # pread: the position is shared with those who print
+        return os.pread(self._file.fileno(), min(end - start, self.LONGEST), max(start, end - self.LONGEST))
+
+
+_debugging = [False]
+
+
+def show_everything(debug: bool) -> None:
+    """Whether what libraries print reaches the user (``--debug``)."""
+    _debugging[0] = debug
+
+
+def is_debugging() -> bool:
+    return _debugging[0]
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[ForeignOutput]:
+    """Only the consoles' lines reach the user; what else is printed, by C code and worker processes too, is kept.
+
+    PyBullet prints a line per environment, MuJoCo and ALE greet and warn; over a live display that is a mess. An error
+    gets the last of these lines as a note: they may say what went wrong.
+    """
+    if is_debugging():
+        yield ForeignOutput(None)
+        return
+    with tempfile.TemporaryFile() as file, ExitStack() as diversions:
+        foreign = ForeignOutput(file)
+        for console, stream, number in ((output(), sys.stdout, 1), (errors(), sys.stderr, 2)):
+            diversions.enter_context(_diverted(console, stream, number, file))
+        try:
+            yield foreign
+        except Exception as error:
+            if lines := foreign.last_lines():
+                error.add_note(f"printed before that:\n{lines}")
+            raise
+
+
+@contextmanager
+def _diverted(console: Console, stream: TextIO, number: int, file: IO[bytes]) -> Iterator[None]:
+    """The process's stream ``number`` goes to ``file``, the console to where that stream went."""
+    stream.flush()
+    kept = os.dup(number)
+    os.dup2(file.fileno(), number)
+    if own := _is_on(stream, number):  # under a test the stream may lead elsewhere, and the console with it
+        raw = os.fdopen(os.dup(kept), "wb", buffering=0)
+        console.file = io.TextIOWrapper(raw, encoding=stream.encoding, errors="backslashreplace", write_through=True)
+    try:
+        yield
+    finally:
+        if not stream.closed:
+            stream.flush()
+        os.dup2(kept, number)
+        os.close(kept)
+        if own:
+            console.file.close()
+            console.file = None  # type: ignore[assignment]  # rich: the standard stream of the moment
+
+
+def _is_on(stream: TextIO, number: int) -> bool:
+    try:
+        return stream.fileno() == number
+    except (OSError, ValueError):  # a stream in memory
+        return False
 
 
 def counting(description: str, total: int, unit: str) -> ProgressDisplay:

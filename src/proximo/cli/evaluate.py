@@ -8,15 +8,17 @@ from typing import Annotated
 
 from proximo.cli.algorithms import algorithm_title
 from proximo.cli.command import check_at_least, parse
-from proximo.cli.flags import Count, OptionalPath, RunFolders, default_is
+from proximo.cli.flags import Count, OptionalPath, OptionalText, RunFolders, default_is
 
 SUMMARY = """Play episodes with the trained agents of run folders and report the mean return with its 95 % interval.
-Several runs are one row each; where they differ only in their seed, a last row is the mean over the seeds."""
+Several runs, or a group of --seeds, are one row each; where they differ only in their seed, a last row is the mean over
+the seeds. With --env, model files without a run folder."""
 EXAMPLES = (
     "proximo evaluate runs/CartPole-v1-ppo-1-20260102-030405",
     "proximo evaluate RUN --episodes 1000 --stochastic --seed 7",
     "proximo evaluate runs/CartPole-v1-*",
-    "proximo evaluate RUN --model checkpoints/best.zip",
+    "proximo evaluate RUN --model best.zip",
+    "proximo evaluate model.zip --env CartPole-v1",
 )
 
 
@@ -25,15 +27,19 @@ class Evaluate:
     """Which agents to evaluate, and how."""
 
     runs: RunFolders
-    """Run folders, as made by proximo train."""
+    """Run folders or groups of them, as made by proximo train; with --env, model files."""
+    env: Annotated[OptionalText, default_is("the run's")] = None
+    """What model files without a run folder play, such as CartPole-v1; wrappers are those of its preset."""
+    preset: Annotated[OptionalText, default_is("the environment's")] = None
+    """Another preset whose wrappers to use with --env, such as AntBulletEnv-v0:gaussian."""
     episodes: Count = 100
-    """Episodes to play with each agent."""
+    """Episodes to play with each agent, such as 1000."""
     seed: Count = 0
-    """Seed of the environments."""
+    """Seed of the environments, such as 7."""
     stochastic: bool = False
     """Draw actions from the policy; otherwise the most likely action is taken."""
     model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Another model file of the run, such as checkpoints/best.zip of a training with --checkpoint-every."""
+    """Another model file of the run, such as best.zip of a training with --eval-every, or checkpoints/best.zip."""
     device: str = "auto"
     """Where the policy runs: auto, cpu, cuda, …"""
 
@@ -42,26 +48,27 @@ def run(words: Sequence[str]) -> int:
     arguments = parse(Evaluate, "evaluate", SUMMARY, EXAMPLES, words)
     check_at_least("--episodes", arguments.episodes, 1)
     check_at_least("--seed", arguments.seed, 0)
-    from proximo.cli.console import print_table
+    from proximo.cli.console import print_table, quiet_libraries
     from proximo.cli.playing import comparison_table, evaluate_run, evaluation_table, find_model
     from proximo.cli.runs import Run
     from proximo.cli.session import check_device
 
     check_device(arguments.device)
-    runs = Run.open_all(arguments.runs)
+    runs = Run.open_all(arguments.runs, arguments.env, arguments.preset)
     for run in runs:
         find_model(run, arguments.model)  # before the first of them is evaluated
-    evaluations = [
-        evaluate_run(
-            run,
-            arguments.episodes,
-            seed=arguments.seed,
-            deterministic=not arguments.stochastic,
-            model_file=arguments.model,
-            device=arguments.device,
-        )
-        for run in runs
-    ]
+    with quiet_libraries():
+        evaluations = [
+            evaluate_run(
+                run,
+                arguments.episodes,
+                seed=arguments.seed,
+                deterministic=not arguments.stochastic,
+                model_file=arguments.model,
+                device=arguments.device,
+            )
+            for run in runs
+        ]
     if len(runs) > 1:
         print_table(comparison_table(runs, evaluations))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, make_dataclass
@@ -121,6 +122,23 @@ def whole_number(text: str) -> int:
     return int(value)
 
 
+def seed_numbers(text: str) -> tuple[int, ...]:
+    """Seeds as ranges and numbers.
+
+    >>> seed_numbers("1-3,7")
+    (1, 2, 3, 7)
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ValueError(f"expected seeds such as 1-5 or 1,3,7-9, got {text!r}")
+        seeds.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"the seeds {text!r} name one twice")
+    return tuple(seeds)
+
+
 def number(text: str) -> float:
     if (value := _float(text)) is None:
         raise ValueError(f"expected a number, got {text!r}")
@@ -153,6 +171,7 @@ OptionalChoice = Annotated[bool | None, one_word(yes_or_no, "{true,false}")]
 OptionalTable = Annotated[dict[str, Any] | None, one_word(toml_table, "TOML")]
 OptionalPath = Annotated[Path | None, one_word(Path, "PATH")]
 OptionalText = Annotated[str | None, one_word(str, "TEXT")]
+OptionalSeeds = Annotated[tuple[int, ...] | None, one_word(seed_numbers, "SEEDS")]
 RunFolders = Annotated[
     tyro.conf.Positional[tuple[Path, ...]],
     tyro.conf.arg(metavar="RUN [RUN …]", help_behavior_hint="(required)"),

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from proximo.cli.console import errors, output, show_error, show_warnings_as_lines
+from proximo.cli.console import errors, output, show_error, show_everything, show_warnings_as_lines
 from proximo.errors import ProximoError, near_matches
 
 # imported when run: `proximo --help` does not wait for PyTorch
 COMMANDS = {
     "train": "Train an agent; everything about it goes into a run folder.",
+    "presets": "List the environments that there are tuned hyperparameters for.",
     "evaluate": "Play episodes with a trained agent and report the return with its interval.",
     "watch": "Film a trained agent, or open a window.",
     "plot": "Draw learning curves with intervals over seeds.",
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     show_warnings_as_lines()
+    show_everything(debug)
     try:
         return run_command(words)
     except (BrokenPipeError, SystemExit) as end:
@@ -106,4 +108,6 @@ def show_help() -> None:
     console.print("[bold]Commands[/]")
     console.print(table)
     console.print(f"\n[bold]Examples[/]\n{EXAMPLES}")
-    console.print("\n--version prints the version; --debug shows the traceback of an error.")
+    console.print(
+        "\n--version prints the version; --debug shows the traceback of an error, and all that libraries print."
+    )

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from proximo.envs.dependencies import naming_the_extra
 from proximo.envs.rendering import write_video
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.zoo import make_preset_env
+from proximo.zoo.wrappers import name_and_arguments
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from proximo.envs import VecEnv
 
 FILM_RATE = 25  # frames per second
+FILM_SECONDS = 10.0
 FILM_WIDTH = 480  # pixels; larger pictures are made smaller
 
 
@@ -47,14 +49,16 @@ def load_agent(
     config = run.config
     env = make_preset_env(config.preset, config.env, n_envs=n_envs, seed=seed, training=False, render_mode=render_mode)
     model = algorithm_class(config.algo).load(path, env=env, device=device)
-    attached = model.get_env()
-    return model, env if attached is None else attached
+    attached = model.get_env() or env
+    if seed is not None:
+        attached.seed(seed)  # loading gave them the seed of the training
+    return model, attached
 
 
 def find_model(run: Run, name: Path | None) -> Path:
     """The run's model, or the file of that name in the run folder, or the file at that path."""
     if name is None:
-        name = run.folder.model
+        name = run.model_file or run.folder.model
     elif (run.folder.path / name).is_file():
         name = run.folder.path / name
     if not name.is_file():
@@ -118,7 +122,7 @@ def comparison_table(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> 
     lengths = [float(np.mean(evaluation.episode_lengths)) for evaluation in evaluations]
     for name, evaluation, length in zip(_short_names(runs), evaluations, lengths, strict=True):
         table.add_row(name, *_mean_and_interval(evaluation.interval), f"{length:.1f}")
-    if all(run.config.without_seed() == runs[0].config.without_seed() for run in runs):
+    if len(runs) > 1 and all(run.config.without_seed() == runs[0].config.without_seed() for run in runs):
         warn_about_equal_seeds(runs)
         over_seeds = mean_interval([evaluation.mean for evaluation in evaluations])
         table.add_section()
@@ -128,8 +132,8 @@ def comparison_table(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> 
 
 def _short_names(runs: Sequence[Run]) -> list[str]:
     """The folders' names, or their paths where two have the same name."""
-    names = [run.folder.path.resolve().name for run in runs]
-    return names if len(set(names)) == len(names) else [shown_path(run.folder.path) for run in runs]
+    names = [run.name for run in runs]
+    return names if len(set(names)) == len(names) else [shown_path(run.model_file or run.folder.path) for run in runs]
 
 
 def _episodes(number: int) -> str:
@@ -151,25 +155,44 @@ def film_run(
     model_file: Path | None = None,
 ) -> Path:
     """Film ``seconds`` of the agent's play, in real time, to a GIF or MP4 file; returns the file written."""
-    _render_without_display()
+    render_without_display()
     model, env = load_agent(run, n_envs=1, seed=seed, model_file=model_file, render_mode="rgb_array")
-    with closing(env), naming_the_extra(f"filming {run.config.env}"):
-        rate = _steps_per_second(run, env)
+    with closing(env):
+        return film(model, env, run.config, path, seconds=seconds, deterministic=deterministic)
+
+
+def film(
+    model: OnPolicyAlgorithm,
+    env: VecEnv,
+    config: RunConfig,
+    path: Path,
+    *,
+    seconds: float,
+    deterministic: bool = True,
+    live: bool = True,
+) -> Path:
+    """Film ``model`` at play in ``env``, one environment that draws; returns the file written.
+
+    ``live`` counts the frames on the terminal, which only one display at a time can do.
+    """
+    with naming_the_extra(f"filming {config.env}"):
+        rate = _steps_per_second(config, env)
         stride = max(round(rate / FILM_RATE), 1)  # every frame of a 50 Hz environment would only make the file larger
         length = max(round(seconds * rate / stride), 1)
         frames: list[Array] = []
-        with counting("filming", length, "frames") as display:
-            steps = play(model, env, deterministic=deterministic, use_masking=masks_actions(run.config.algo))
+        steps = play(model, env, deterministic=deterministic, use_masking=masks_actions(config.algo))
+        with counting("filming", length, "frames") if live else nullcontext() as display:
             for _ in islice(steps, 0, length * stride, stride):
-                frames.append(_picture(env, run.config.env))
-                display.update(len(frames))
+                frames.append(_picture(env, config.env))
+                if display is not None:
+                    display.update(len(frames))
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_video(path, frames, rate / stride)
 
 
 def check_filming(config: RunConfig) -> None:
     """Draw one picture of the environment, so that what keeps it from being filmed is found out before a training."""
-    _render_without_display()
+    render_without_display()
     env = make_preset_env(config.preset, config.env, n_envs=1, training=False, render_mode="rgb_array")
     with closing(env), naming_the_extra(f"filming {config.env}"):
         env.reset()
@@ -202,18 +225,20 @@ def _has_display() -> bool:
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def _render_without_display() -> None:
+def render_without_display() -> None:
     """On a machine without a display, tell pygame and MuJoCo not to look for one, unless the user has told them."""
     if not _has_display():
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("MUJOCO_GL", "egl")
 
 
-def _steps_per_second(run: Run, env: VecEnv) -> float:
+def _steps_per_second(config: RunConfig, env: VecEnv) -> float:
     """Steps of the agent per second of the environment's own time."""
-    if "AtariWrapper" in run.config.preset.env_wrapper:
+    wrappers = dict(map(name_and_arguments, config.preset.env_wrapper))
+    if "AtariWrapper" in wrappers:
         return 60 / 4  # the console shows 60 frames a second, the wrapper holds each action for four
-    return float(env.get_attr("metadata", 0)[0].get("render_fps") or 30)
+    held = wrappers.get("FrameSkip", {"skip": 1}).get("skip", 4)
+    return float(env.get_attr("metadata", 0)[0].get("render_fps") or 30) / held
 
 
 def _picture(env: VecEnv, env_id: str) -> Array:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from proximo.config import RENAMED
-from proximo.training.run_folder import RunFolder, run_name
+from proximo.envs.make import versioned_id
+from proximo.training.run_folder import GROUP_FILE, RunFolder, RunFolderError, run_name
 from proximo.zoo import Preset
+from proximo.zoo.presets import preset_by_name
 
 if TYPE_CHECKING:
     from proximo.training.loggers import Logger
@@ -54,6 +56,11 @@ class RunConfig:
         return replace(self, preset=preset)
 
 
+def runs_of_group(path: Path) -> list[Path]:
+    """The run folders in a group of ``proximo train --seeds``, oldest first; none where ``path`` is no group."""
+    return sorted(file.parent for file in path.glob("*/config.toml")) if (path / GROUP_FILE).is_file() else []
+
+
 def warn_about_equal_seeds(runs: Sequence[Run]) -> None:
     """Repetitions with one seed say nothing about others: an interval over them would be narrower than is true."""
     seeds = [run.config.seed for run in runs]
@@ -72,6 +79,11 @@ class Run:
 
     folder: RunFolder
     config: RunConfig
+    model_file: Path | None = None  # a model without a run folder
+
+    @property
+    def name(self) -> str:
+        return (self.model_file or self.folder.path.resolve()).name
 
     @classmethod
     def create(cls, root: Path, config: RunConfig) -> Self:
@@ -85,6 +97,35 @@ class Run:
     def open(cls, path: str | os.PathLike[str]) -> Self:
         folder = RunFolder.open(path)
         return cls(folder, RunConfig.from_table(folder.read_config(), folder.config))
+
+    @classmethod
+    def of_model(cls, path: Path, env: str, preset: str = "auto") -> Self:
+        """A model file by itself, to be played in ``env`` with the wrappers of a preset."""
+        from proximo.cli.algorithms import algorithm_of_file
+
+        algo, is_normalized = algorithm_of_file(path)
+        env = versioned_id(env)
+        chosen = preset_by_name(preset, algo, env)
+        # the file knows whether observations were normalised; the preset only, how
+        normalize = (chosen.normalize or True) if is_normalized else False
+        config = RunConfig(env=env, algo=algo, seed=0, preset=chosen.changed(normalize=normalize))
+        return cls(RunFolder(path.parent), config, path)
+
+    @classmethod
+    def open_or_model(cls, path: Path, env: str | None, preset: str | None) -> Self:
+        """The run at ``path``, or with ``env`` the model file there."""
+        if env is not None:
+            if not path.is_file():
+                raise ValueError(f"--env is for a model file, and {path} is none; leave --env out for a run folder")
+            return cls.of_model(path, env, preset or "auto")
+        if preset is not None:
+            raise ValueError("--preset says how to wrap the environment of a bare model file: give --env too")
+        try:
+            return cls.open(path)
+        except RunFolderError as error:
+            if path.is_file():
+                raise ValueError(f"{path} is in no run folder; say what it plays: --env CartPole-v1") from error
+            raise
 
     def make_logger(self, tensorboard: bool = False, resume: bool = False) -> Logger:
         """Metrics as CSV and as JSON lines, on request for TensorBoard too; the files of a resumed run go on."""
@@ -100,23 +141,32 @@ class Run:
         return Logger(str(self.folder.path), outputs)
 
     @classmethod
-    def open_all(cls, paths: Sequence[str | os.PathLike[str]]) -> list[Self]:
-        """The runs at ``paths``, in their order; one that is named twice is there once."""
+    def open_all(
+        cls, paths: Sequence[str | os.PathLike[str]], env: str | None = None, preset: str | None = None
+    ) -> list[Self]:
+        """The runs at ``paths``, in their order, those of groups among them, or with ``env`` the model files.
+
+        One that is named twice is there once.
+        """
         if not paths:
             raise ValueError("name at least one run folder, such as runs/CartPole-v1-ppo-1-20260102-030405")
-        runs = [cls.open(path) for path in paths]
-        return list({run.folder.path.resolve(): run for run in runs}.values())
+        folders = [folder for path in paths for folder in runs_of_group(Path(path)) or [Path(path)]]
+        runs = [cls.open_or_model(folder, env, preset) for folder in folders]
+        return list({(run.model_file or run.folder.path).resolve(): run for run in runs}.values())
 
     def contents(self) -> list[tuple[str, str]]:
         """What there is in the folder: what it is, and the names of its files."""
         folder = self.folder
         known = [
             ("model", [folder.model]),
+            ("best model", [folder.best]),
             ("checkpoints", [folder.checkpoints]),
             ("metrics", [folder.progress_csv, folder.progress_jsonl]),
+            ("evaluations", [folder.evaluations, folder.result]),
             ("learning curve", [folder.learning_curve]),
-            ("film", [folder.video("gif")]),
+            ("film", [folder.video("gif"), folder.film(0).parent]),
             ("configuration", [folder.config, folder.versions]),
+            ("printed by others", [folder.printed]),
         ]
         present = [(title, [path.name for path in paths if path.exists()]) for title, paths in known]
         return [(title, ", ".join(names)) for title, names in present if names]

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import torch
+from rich.console import Console
 from rich.markup import escape
 
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppg import PPG
 from proximo.analysis.evaluation import Evaluation
-from proximo.cli.algorithms import algorithm_class, algorithm_title, default_arguments, fitting_policy, make_model
-from proximo.cli.console import output, print_table, shown_path
+from proximo.cli.algorithms import (
+    algorithm_class,
+    algorithm_title,
+    check_arguments,
+    default_arguments,
+    fitting_policy,
+    make_model,
+)
+from proximo.cli.console import ForeignOutput, errors, output, print_table, quiet_libraries, shown_path
+from proximo.cli.during import EVALUATION_SEED, PeriodicEvaluation, PeriodicFilms
 from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
@@ -23,11 +35,13 @@ from proximo.envs import VecEnv
 from proximo.errors import EnvWorkerError, ProximoError
 from proximo.files.atomic import remove_leftovers
 from proximo.rollout.phase import in_gigabytes
-from proximo.training.callbacks import BaseCallback
+from proximo.training.callbacks import ProgressBarCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.log_formats import require_tensorboard
+from proximo.training.run_folder import to_toml
 from proximo.training.signals import StopOnSignal
 from proximo.zoo import make_preset_env
+from proximo.zoo.presets import without_preset
 
 if TYPE_CHECKING:
     from proximo.cli.train import Train
@@ -39,20 +53,28 @@ RETURN_NOT_REACHED = 1
 
 def train(arguments: Train, config: RunConfig) -> int:
     """Train what ``config`` describes into a new run folder; returns the exit code."""
-    # whatever can be refused is refused before a folder is made
+    with quiet_libraries() as printed, prepared(arguments, config) as (env, model):
+        checkpoints = checkpoints_of(arguments, env)
+        policy = config.preset.policy or fitting_policy(config.algo, env)
+        run = Run.create(arguments.runs_dir, config.completed(default_arguments(type(model)), policy))
+        return Session(arguments, run, model, printed, checkpoints).finish()
+
+
+@contextmanager
+def prepared(arguments: Train, config: RunConfig) -> Iterator[tuple[VecEnv, OnPolicyAlgorithm]]:
+    """Environments and model; whatever can be refused is refused here, before a folder is made."""
     check_device(arguments.device)
     check_outputs(arguments)
     env = make_environments(config, arguments)
     try:
-        if arguments.video:
+        if arguments.video or arguments.record_every:
             check_filming(config)
-        model = make_model(
-            config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
+        yield (
+            env,
+            make_model(
+                config.algo, config.preset, env, seed=config.seed, device=arguments.device, backend=arguments.backend
+            ),
         )
-        policy = config.preset.policy or fitting_policy(config.algo, env)
-        checkpoints = checkpoints_of(arguments, env)
-        run = Run.create(arguments.runs_dir, config.completed(default_arguments(type(model)), policy))
-        return Session(arguments, run, model, checkpoints).finish()
     finally:
         env.close()
 
@@ -63,15 +85,41 @@ def resume(path: Path, arguments: Train, run: Run) -> int:
     checkpoint = folder.checked(path) if path.is_file() else folder.newest()
     check_device(arguments.device)
     remove_leftovers(run.folder.path)
-    env = make_environments(run.config, arguments)
-    try:
-        if arguments.video:
-            check_filming(run.config)
-        model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device)
-        output().print(f"resuming from {escape(shown_path(checkpoint))}")
-        return Session(arguments, run, model, checkpoints_of(arguments, env), resumed=True).finish()
-    finally:
-        env.close()
+    with quiet_libraries() as printed:
+        env = make_environments(run.config, arguments)
+        try:
+            if arguments.video or arguments.record_every:
+                check_filming(run.config)
+            model = algorithm_class(arguments.algo).load(checkpoint, env=env, device=arguments.device)
+            output().print(f"resuming from {escape(shown_path(checkpoint))}")
+            return Session(arguments, run, model, printed, checkpoints_of(arguments, env), resumed=True).finish()
+        finally:
+            env.close()
+
+
+def print_config(arguments: Train, config: RunConfig) -> int:
+    """Show the configuration that the run folder would have, and train nothing."""
+    agent = algorithm_class(config.algo)
+    policy = config.preset.policy
+    if policy is None:
+        with (
+            quiet_libraries(),
+            closing(make_environments(replace(config, preset=config.preset.changed(n_envs=1)), arguments)) as env,
+        ):
+            policy = fitting_policy(config.algo, env)
+    settings = check_arguments(agent, policy, config.preset)
+    agent.config_class(**{name: value for name, value in settings.items() if name in agent.config_class.names()})
+    if arguments.preset == "auto":
+        tell_of_missing_preset(config, errors())
+    if arguments.seeds is not None:
+        output().print(f"# seeds {', '.join(map(str, arguments.seeds))}", markup=False)
+    output().print(to_toml(config.completed(default_arguments(agent), policy).as_table()), markup=False, end="")
+    return 0
+
+
+def tell_of_missing_preset(config: RunConfig, console: Console) -> None:
+    if config.preset.name == "default":
+        console.print(f"[yellow]no preset:[/] {escape(without_preset(config.algo, config.env))}", soft_wrap=True)
 
 
 def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:
@@ -91,6 +139,7 @@ def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:
         "every_steps": arguments.checkpoint_every,
         "every_minutes": arguments.checkpoint_minutes,
         "keep_last": arguments.keep_checkpoints,
+        "keep_best": arguments.eval_every is None,  # evaluations know better than training which is the best
         "boundary": arguments.checkpoint_mode == "boundary",
     }
 
@@ -147,18 +196,31 @@ class Session:
         arguments: Train,
         run: Run,
         model: OnPolicyAlgorithm,
+        printed: ForeignOutput,
         checkpoints: dict[str, Any] | None = None,
         resumed: bool = False,
     ) -> None:
         self.arguments = arguments
         self.run = run
         self.model = model
+        self.printed = printed
         self.checkpoints = None if checkpoints is None else PeriodicCheckpoints(run.folder.checkpoints, **checkpoints)
         self.resumed = resumed
         self.steps_before = model.num_timesteps if resumed else 0
         self.training_seconds = 0.0
+        every, episodes = arguments.eval_every, arguments.eval_episodes
+        self.evaluation = None if every is None else PeriodicEvaluation(run, every, episodes)
+        self.films = None if arguments.record_every is None else PeriodicFilms(run, arguments.record_every)
 
     def finish(self) -> int:
+        try:
+            return self._finish()
+        finally:
+            self.printed.save(self.run.folder.printed)
+            if self.evaluation is not None:
+                self.evaluation.eval_env.close()
+
+    def _finish(self) -> int:
         self._introduce()
         logger = self.run.make_logger(tensorboard=self.arguments.tensorboard, resume=self.resumed)
         self.model.set_logger(logger)
@@ -178,12 +240,17 @@ class Session:
             logger.close()
         if evaluation is not None:
             print_table(evaluation_table(evaluation, title="evaluation"))
+        self._write_result(evaluation)
         try:
             if self.arguments.video:
                 film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
         finally:  # rendering is foreign code and may fail; the rest is there all the same
             self._list_files()
         return 0 if self._is_reached(evaluation) else RETURN_NOT_REACHED
+
+    def _write_result(self, evaluation: Evaluation | None) -> None:
+        result = {"steps": self.model.num_timesteps, "seconds": round(self.training_seconds, 1)}
+        self.run.folder.write_result({**result, "evaluation": None if evaluation is None else asdict(evaluation)})
 
     def _train_until_reached(self) -> Evaluation | None:
         steps = self.run.config.preset.n_timesteps
@@ -207,14 +274,14 @@ class Session:
     def _learn(self, steps: int, continued: bool) -> None:
         """Train and save; a signal ends the training but not the saving."""
         start = time.monotonic()
-        with StopOnSignal(self.checkpoints) as stop:
-            callbacks: list[BaseCallback] = [stop] if self.checkpoints is None else [self.checkpoints, stop]
+        with self._stop_on_signal() as stop:
+            progress = ProgressBarCallback(output()) if steps > 0 else None
+            callbacks = (self.checkpoints, self.films, self.evaluation, stop, progress)
             try:
                 self.model.learn(
                     steps,
-                    callback=callbacks,
+                    callback=[callback for callback in callbacks if callback is not None],
                     reset_num_timesteps=not continued,
-                    progress_bar=steps > 0,
                     on_non_finite=self.arguments.on_non_finite,
                 )
             except ProximoError:  # a failed environment, a NaN: the weights are those before it
@@ -226,10 +293,17 @@ class Session:
             if stop.signal_number is not None:
                 raise Interrupted(stop.signal_number)
 
+    def _stop_on_signal(self) -> StopOnSignal:
+        if self.evaluation is None:
+            return StopOnSignal(self.checkpoints)
+        stop = StopOnSignal(self.checkpoints, self.evaluation.is_due_in_rollout)
+        self.evaluation.is_ending = lambda: stop.signal_number is not None
+        return stop
+
     def _evaluate(self) -> Evaluation | None:
         if self.arguments.eval_episodes < 1:
             return None
-        seed = self.run.config.seed + 1_000_000  # other episodes than those of the training
+        seed = self.run.config.seed + EVALUATION_SEED
         return evaluate_run(self.run, self.arguments.eval_episodes, seed=seed, device=self.arguments.device)
 
     def _introduce(self) -> None:
@@ -238,6 +312,8 @@ class Session:
         environments = f"{preset.n_envs} environment{'s' if preset.n_envs > 1 else ''}"
         task = f"{preset.n_timesteps:,} steps, {environments}, preset {preset.name}, seed {config.seed}"
         output().print(f"{title}: {task}, device {self.model.device}, backend {self.model.backend}")
+        if self.arguments.preset == "auto" and not self.resumed:
+            tell_of_missing_preset(config, output())
         if isinstance(self.model, PPG):
             output().print(f"auxiliary buffer: {in_gigabytes(self.model.auxiliary_bytes)}")
 
@@ -248,6 +324,7 @@ class Session:
         return f"go on with: proximo train --resume {shown_path(self.run.folder.path)}"
 
     def _list_files(self) -> None:
+        self.printed.save(self.run.folder.printed)
         steps, seconds = self.model.num_timesteps, f"{self.training_seconds:.1f} s"
         new_steps = f"{steps - self.steps_before:,} of them now in {seconds}"
         trained = f"{steps:,} steps, {new_steps}" if self.resumed else f"{steps:,} steps in {seconds}"

@@ -20,24 +20,30 @@ from proximo.cli.flags import (
     OptionalCount,
     OptionalNumber,
     OptionalPath,
+    OptionalSeeds,
     OptionalTable,
     OptionalText,
     default_is,
     given_flags,
     hyperparameter_flags,
 )
+from proximo.cli.group import Group
 from proximo.cli.runs import Run, RunConfig
 from proximo.envs.make import versioned_id
-from proximo.zoo import available_presets, load_preset
-from proximo.zoo.presets import NAMED_PARTS, named_preset
+from proximo.zoo import available_presets
+from proximo.zoo.presets import NAMED_PARTS, PresetFile, preset_by_name
 
 SUMMARY = """Train an agent on ENV: any id that gymnasium knows; "package:Id-v0" imports the package first.
 
 Everything about the training goes into a new run folder: config.toml, versions.json, the metrics (progress.csv,
 progress.jsonl), learning_curve.png, model.zip, checkpoints. Ctrl-C ends the training and keeps what there is.
-A training that was killed goes on with --resume RUN as if nothing had happened."""
+A training that was killed goes on with --resume RUN as if nothing had happened.
+Several seeds (--seeds) are several processes, with a run folder each in one group folder."""
 EXAMPLES = (
     "proximo train CartPole-v1",
+    "proximo train CartPole-v1 --seeds 1-5 --jobs 2",
+    "proximo train HalfCheetah-v5 --eval-every 1e5 --eval-episodes 10 --record-every 1e6",
+    "proximo train Hopper-v5 --algo a2c --print-config",
     "proximo train CartPole-v1 --seed 1 --until 475 --video",
     "proximo train Pendulum-v1 --learning-rate lin_1e-3 --n-steps 512",
     "proximo train CartPole-v1 --algo a2c --use-rms-prop false",
@@ -56,44 +62,57 @@ class Train:
     """What to train, for how long, and what to leave behind."""
 
     env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of the given run")] = ""
-    """Id of the environment."""
+    """Id of the environment, such as CartPole-v1."""
     resume: Annotated[OptionalPath, default_is("a new run")] = None
-    """A run to go on with from its newest checkpoint, exactly; or one of its checkpoints, RUN/checkpoints/NAME."""
+    """A run to go on with from its newest checkpoint, exactly; or one of its checkpoints, RUN/checkpoints/NAME; or a
+    group of --seeds, each from where it was."""
     algo: str = next(iter(ALGORITHMS))
-    """The algorithm; --algo NAME --help shows its hyperparameters."""
-    preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|RUN")] = "auto"
-    """Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name, or a run to repeat."""
+    """The algorithm; --algo a2c --help shows the hyperparameters of A2C."""
+    preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|FILE|RUN")] = "auto"
+    """Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name (`proximo presets` lists
+    them), a file of yours such as my.toml, or a run to repeat."""
+    print_config: bool = False
+    """Show the whole configuration as TOML and train nothing: --print-config > my.toml is a start for a preset."""
     steps: Annotated[OptionalCount, _from_preset] = None
-    """Steps of the training, all environments together."""
+    """Steps of the training, all environments together, such as 1e6."""
     envs: Annotated[OptionalCount, _from_preset] = None
-    """Parallel environments."""
+    """Parallel environments, such as 8."""
     workers: bool = False
-    """Run the environments in worker processes: for those whose step takes longer than a message."""
+    """Run the environments in worker processes: for those whose step takes longer than a message, as PyBullet's do."""
     on_env_failure: Literal["raise", "restart"] = "raise"
-    """What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made again."""
+    """What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made again
+    (--workers --on-env-failure restart)."""
     on_non_finite: Literal["raise", "skip"] = "raise"
-    """What becomes of NaN and infinity in a step or an update: the training ends, or they are left out."""
+    """What becomes of NaN and infinity in a step or an update: the training ends, or they are left out (skip)."""
     seed: Annotated[OptionalCount, default_is("a random one, which is written down")] = None
-    """Seed of everything random."""
+    """Seed of everything random, such as 1."""
+    seeds: Annotated[OptionalSeeds, default_is("one training")] = None
+    """Train once with each seed, as processes of their own: 1-5, or 1,3,7. One that fails does not end the others."""
+    jobs: Annotated[OptionalCount, default_is("one per core")] = None
+    """Trainings of --seeds at a time, such as 2."""
     until: Annotated[OptionalNumber, default_is("train once")] = None
-    """Train on, up to five times the steps, until the evaluation's mean return is at least this."""
+    """Train on, up to five times the steps, until the evaluation's mean return is at least this, such as 475."""
+    eval_every: Annotated[OptionalCount, default_is("only after the training")] = None
+    """Evaluate every so many steps during the training too, such as 1e4; the best model is kept as best.zip."""
     eval_episodes: Count = 20
-    """Episodes of the evaluation after the training; 0 leaves it out."""
+    """Episodes of each evaluation, such as 10; 0 leaves out the one after the training."""
     video: bool = False
     """Film the trained agent into video.gif."""
+    record_every: Annotated[OptionalCount, default_is("no films during the training")] = None
+    """Film the agent every so many steps during the training, such as 1e6, into films/step_1000000.gif and so on."""
     checkpoint_every: Annotated[OptionalCount, default_is("an interval in minutes")] = None
-    """Steps between checkpoints, from which --resume goes on."""
+    """Steps between checkpoints, from which --resume goes on, such as 1e5."""
     checkpoint_minutes: Annotated[OptionalNumber, default_is("10, longer where saving takes 1 % of the time")] = None
-    """Minutes between checkpoints."""
+    """Minutes between checkpoints, such as 5."""
     checkpoint_mode: Literal["auto", "state", "boundary", "off"] = "auto"
     """state saves the environments' state; boundary seeds and resets them at every checkpoint instead, for those that
-    cannot give it; auto saves checkpoints if they can."""
+    cannot give it (--checkpoint-mode boundary --checkpoint-every 1e5); auto saves checkpoints if they can."""
     keep_checkpoints: Count = 3
-    """Checkpoints to keep, besides the best one."""
+    """Checkpoints to keep, besides the best one, such as 10."""
     tensorboard: bool = False
-    """Log for TensorBoard too."""
+    """Log for TensorBoard too: tensorboard --logdir runs."""
     runs_dir: Path = Path("runs")
-    """Where run folders are made."""
+    """Where run folders are made, such as /data/runs."""
     device: str = "auto"
     """Where the policy learns: auto, cpu, cuda, cuda:1, …"""
     backend: Literal["auto", "fused", "torch"] = "auto"
@@ -105,9 +124,9 @@ class Train:
     env_kwargs: Annotated[OptionalTable, _from_preset] = None
     """Arguments of the environment as TOML, such as 'continuous = true'."""
     use_sde: Annotated[OptionalChoice, _from_preset] = None
-    """Explore continuous actions with state-dependent noise (gSDE) instead of independent noise."""
+    """Explore continuous actions with state-dependent noise (gSDE) instead of independent noise: true."""
     sde_sample_freq: Annotated[OptionalCount, _from_preset] = None
-    """Steps between new noise matrices of gSDE; -1 draws them once per rollout."""
+    """Steps between new noise matrices of gSDE, such as 4; -1 draws them once per rollout."""
     intrinsic_reward: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = None
     """A reward for what is new: rnd, icm, re3, ride, ngu, pseudo_counts, e3b or disagreement."""
     intrinsic_reward_kwargs: Annotated[OptionalTable, _from_preset] = None
@@ -117,7 +136,7 @@ class Train:
     augmentation_kwargs: Annotated[OptionalTable, _from_preset] = None
     """Arguments of the augmentation as TOML, such as 'pad = 2'."""
     normalize: Annotated[OptionalChoice, _from_preset] = None
-    """Normalise observations and rewards by their running statistics."""
+    """Normalise observations and rewards by their running statistics: true."""
     hyperparameters: tyro.conf.Suppress[Any] = None
     """The algorithm's own flags; their type depends on it."""
 
@@ -125,32 +144,56 @@ class Train:
 def run(words: Sequence[str]) -> int:
     arguments = parse_arguments(words)
     if arguments.resume is not None:
+        if Group.is_one(arguments.resume):
+            from proximo.cli.seeds import resume_group
+
+            return resume_group(Group.open(arguments.resume), resumed_jobs(arguments))
         from proximo.cli.session import resume
 
         return resume(arguments.resume, *resumed_arguments(arguments))
     config = run_config(arguments)
+    if arguments.print_config:
+        from proximo.cli.session import print_config
+
+        return print_config(arguments, config)
+    if arguments.seeds is not None:
+        from proximo.cli.seeds import train_group
+
+        return train_group(arguments, config, words)
     from proximo.cli.session import train
 
     return train(arguments, config)
 
 
 SESSION_FLAGS = (
-    "workers", "on_env_failure", "on_non_finite", "until", "eval_episodes", "video", "tensorboard", "device", "backend",
-    "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
+    "workers", "on_env_failure", "on_non_finite", "until", "eval_every", "eval_episodes", "video", "record_every",
+    "tensorboard", "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
 
 
 def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     """The arguments that the run to resume was started with, and the run."""
-    given = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
-    given += list(given_flags(arguments.hyperparameters))
-    if others := [name for name in given if name not in ("resume", "hyperparameters")]:
-        flags = ", ".join("ENV" if name == "env" else f"--{name.replace('_', '-')}" for name in others)
-        raise ValueError(f"--resume goes on with the run as it was started, and takes no {flags}; leave it out")
+    check_only_resume(arguments, "resume")
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
     return Train(env=run.config.env, algo=run.config.algo, **session), run
+
+
+def resumed_jobs(arguments: Train) -> int | None:
+    """How many trainings of a resumed group run at a time; None for as many as before."""
+    check_only_resume(arguments, "resume", "jobs")
+    if arguments.jobs is not None:
+        check_at_least("--jobs", arguments.jobs, 1)
+    return arguments.jobs
+
+
+def check_only_resume(arguments: Train, *allowed: str) -> None:
+    given = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
+    given += list(given_flags(arguments.hyperparameters))
+    if others := [name for name in given if name not in (*allowed, "hyperparameters")]:
+        flags = ", ".join("ENV" if name == "env" else f"--{name.replace('_', '-')}" for name in others)
+        raise ValueError(f"--resume goes on with the run as it was started, and takes no {flags}; leave it out")
 
 
 def parse_arguments(words: Sequence[str]) -> Train:
@@ -182,9 +225,10 @@ def run_config(arguments: Train) -> RunConfig:
         "env_kwargs": arguments.env_kwargs,
         "normalize": arguments.normalize,
     }
+    seed = arguments.seed if arguments.seeds is None else arguments.seeds[0]
     return replace(
         base,
-        seed=base.seed if arguments.seed is None else arguments.seed,
+        seed=base.seed if seed is None else seed,
         preset=base.preset.changed(changes, **{name: value for name, value in settings.items() if value is not None}),
         session={name: getattr(arguments, name) for name in SESSION_FLAGS},
     )
@@ -208,7 +252,10 @@ def check_numbers(arguments: Train) -> None:
         ("--steps", arguments.steps, 1),
         ("--envs", arguments.envs, 1),
         ("--seed", arguments.seed, 0),
-        ("--eval-episodes", arguments.eval_episodes, 0 if arguments.until is None else 1),
+        ("--jobs", arguments.jobs, 1),
+        ("--eval-every", arguments.eval_every, 1),
+        ("--eval-episodes", arguments.eval_episodes, 0 if arguments.until is arguments.eval_every is None else 1),
+        ("--record-every", arguments.record_every, 1),
         ("--checkpoint-every", arguments.checkpoint_every, 1),
         ("--keep-checkpoints", arguments.keep_checkpoints, 1),
     ):
@@ -216,6 +263,10 @@ def check_numbers(arguments: Train) -> None:
             check_at_least(flag, value, least)
     if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
+    if arguments.seeds is not None and arguments.seed is not None:
+        raise ValueError("give --seed or --seeds, not both")
+    if arguments.jobs is not None and arguments.seeds is None:
+        raise ValueError("--jobs says how many of several trainings run at a time: give --seeds too, such as 1-5")
     if arguments.on_env_failure == "restart" and not arguments.workers:
         raise ValueError("--on-env-failure restart is for environments in worker processes: give --workers too")
     if arguments.checkpoint_mode == "boundary" and arguments.checkpoint_every is None:
@@ -229,38 +280,39 @@ def check_numbers(arguments: Train) -> None:
 
 def base_config(arguments: Train) -> RunConfig:
     """What is trained without the flags: the run that ``--preset`` repeats, else an environment and its preset."""
-    if (run := repeated_run(arguments.preset)) is not None:
-        earlier = run.config
-        if earlier.algo != arguments.algo:
-            raise ValueError(
-                f"the run {arguments.preset} trained {earlier.algo}, not {arguments.algo}; leave --algo out"
-            )
-        return replace(earlier, env=versioned_id(arguments.env) if arguments.env else earlier.env)
-    if not arguments.env:
+    source = preset_source(arguments.preset)
+    algo, env = arguments.algo, arguments.env
+    if source is not None:
+        if (source.algo or algo) != algo:
+            raise ValueError(f"{arguments.preset} is for {source.algo}, not {algo}; leave --algo out")
+        env = env or source.env or ""
+    if not env:
         raise ValueError("give the id of an environment (proximo train CartPole-v1), or a run to go on with (--resume)")
-    env = versioned_id(arguments.env)
-    match arguments.preset:
-        case "auto":
-            preset = load_preset(arguments.algo, env)
-        case "none":
-            preset = named_preset(arguments.algo, "default")
-        case name:
-            preset = named_preset(arguments.algo, name)
-    return RunConfig(env=env, algo=arguments.algo, seed=_drawn_seed(), preset=preset)
+    env = versioned_id(env)
+    if isinstance(source, RunConfig):
+        return replace(source, env=env)
+    preset = preset_by_name(arguments.preset, algo, env) if source is None else source.preset(algo, env)
+    return RunConfig(env=env, algo=algo, seed=_drawn_seed(), preset=preset)
 
 
-def repeated_run(preset: str) -> Run | None:
-    """The run that ``--preset`` names; None for a preset, whose name goes before that of a folder."""
+def preset_source(preset: str) -> RunConfig | PresetFile | None:
+    """The configuration or the file that ``--preset`` names; None for a preset, whose name goes before a path."""
     presets = {"auto", "none", *(name for algorithm in ALGORITHMS for name in available_presets(algorithm))}
-    return Run.open(preset) if preset not in presets and Path(preset).exists() else None
+    path = Path(preset)
+    if preset in presets or not path.exists():
+        return None
+    if path.suffix != ".toml" or path.is_dir():
+        return Run.open(path).config
+    file = PresetFile.read(path)
+    return file if file.of_run is None else RunConfig.from_table(file.of_run, path)
 
 
 def _chosen_algorithm(words: Sequence[str]) -> str:
     """The algorithm decides which flags there are, so it is looked up before they are parsed."""
     if (name := _value_of("--algo", words)) in ALGORITHMS:
         return name
-    run = repeated_run(_value_of("--preset", words) or "auto")
-    return next(iter(ALGORITHMS)) if run is None else run.config.algo
+    source = preset_source(_value_of("--preset", words) or "auto")
+    return (source and source.algo) or next(iter(ALGORITHMS))
 
 
 def _value_of(flag: str, words: Sequence[str]) -> str:

@@ -6,18 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from proximo.cli.command import check_at_least, parse
-from proximo.cli.flags import Count, OptionalPath, default_is
+from proximo.cli.flags import Count, OptionalPath, OptionalText, default_is
 
-SUMMARY = """Film the trained agent of a run folder in real time, or watch it in a window."""
+SUMMARY = """Film the trained agent of a run folder in real time, or watch it in a window; with --env, a model file
+without a run folder."""
 EXAMPLES = (
     "proximo watch runs/CartPole-v1-ppo-1-20260102-030405",
     "proximo watch RUN -o agent.mp4 --seconds 30",
     "proximo watch RUN --window --episodes 3",
+    "proximo watch model.zip --env CartPole-v1",
 )
 
 
@@ -26,52 +28,49 @@ class Watch:
     """Which agent to show, and how."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder, as made by proximo train."""
+    """Run folder, as made by proximo train; with --env, a model file."""
+    env: Annotated[OptionalText, default_is("the run's")] = None
+    """What a model file without a run folder plays, such as CartPole-v1; wrappers are those of its preset."""
+    preset: Annotated[OptionalText, default_is("the environment's")] = None
+    """Another preset whose wrappers to use with --env, such as AntBulletEnv-v0:gaussian."""
     output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("video.gif in the run folder")] = None
-    """File of the film: .gif, or .mp4 (extra "video")."""
+    """File of the film, such as agent.gif, or agent.mp4 (extra "video")."""
     seconds: float = 10.0
-    """Length of the film."""
+    """Length of the film, such as 30."""
     window: bool = False
     """Open a window instead of writing a file."""
     episodes: Count = 5
-    """Episodes to play in the window."""
+    """Episodes to play in the window, such as 3."""
     seed: Count = 0
-    """Seed of the environment."""
+    """Seed of the environment, such as 7."""
     stochastic: bool = False
     """Draw actions from the policy; otherwise the most likely action is taken."""
     model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Another model file of the run, such as checkpoints/best.zip of a training with --checkpoint-every."""
+    """Another model file of the run, such as best.zip of a training with --eval-every, or checkpoints/best.zip."""
 
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Watch, "watch", SUMMARY, EXAMPLES, words)
     check_numbers(arguments)
-    from proximo.cli.console import output, shown_path
+    from proximo.cli.console import output, quiet_libraries, shown_path
     from proximo.cli.playing import film_run, show_run
     from proximo.cli.runs import Run
     from proximo.envs.rendering import check_video_file
 
-    run = Run.open(arguments.run)
-    deterministic = not arguments.stochastic
+    run = Run.open_or_model(arguments.run, arguments.env, arguments.preset)
+    played: dict[str, Any] = {
+        "seed": arguments.seed,
+        "deterministic": not arguments.stochastic,
+        "model_file": arguments.model,
+    }
     if arguments.window:
-        show_run(
-            run,
-            episodes=arguments.episodes,
-            seed=arguments.seed,
-            deterministic=deterministic,
-            model_file=arguments.model,
-        )
+        with quiet_libraries():
+            show_run(run, episodes=arguments.episodes, **played)
         return 0
     film = arguments.output or run.folder.video("gif")
     check_video_file(film)
-    path = film_run(
-        run,
-        film,
-        seconds=arguments.seconds,
-        seed=arguments.seed,
-        deterministic=deterministic,
-        model_file=arguments.model,
-    )
+    with quiet_libraries():
+        path = film_run(run, film, seconds=arguments.seconds, **played)
     output().print(shown_path(path))
     return 0
 

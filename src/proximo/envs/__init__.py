@@ -45,6 +45,8 @@ from proximo.envs.wrappers.atari import MaxAndSkipEnv as MaxAndSkipEnv
 from proximo.envs.wrappers.atari import NoopResetEnv as NoopResetEnv
 from proximo.envs.wrappers.atari import StickyActionEnv as StickyActionEnv
 from proximo.envs.wrappers.atari import WarpFrame as WarpFrame
+from proximo.envs.wrappers.frame_skip import FrameSkip as FrameSkip
+from proximo.envs.wrappers.mask_velocity import MaskVelocityWrapper as MaskVelocityWrapper
 from proximo.envs.wrappers.minigrid import wrap_minigrid as wrap_minigrid
 from proximo.envs.wrappers.monitor import LoadMonitorResultsError as LoadMonitorResultsError
 from proximo.envs.wrappers.monitor import Monitor as Monitor

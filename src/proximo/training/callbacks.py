@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from proximo.training.callback_base import callback_wants_steps as callback_want
 from proximo.training.callback_base import counters_only as counters_only
 from proximo.training.loggers import announce
 from proximo.training.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class CheckpointCallback(BaseCallback):
@@ -373,19 +376,23 @@ class _DumpLogs(BaseCallback):
 
 
 class ProgressBarCallback(BaseCallback):
-    """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second."""
+    """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second.
+
+    ``console`` is where, standard output by default.
+    """
 
     _SECONDS_BETWEEN_UPDATES = 0.1
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         super().__init__()
+        self._console = console
         self._display: ProgressDisplay | None = None
         self._first_timestep = 0
         self._next_update = 0.0
 
     def _on_training_start(self) -> None:
         self._first_timestep = self.num_timesteps
-        self._display = ProgressDisplay(self.locals["total_timesteps"] - self._first_timestep)
+        self._display = ProgressDisplay(self.locals["total_timesteps"] - self._first_timestep, console=self._console)
         self._display.start()
         self._next_update = 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections import deque
@@ -20,7 +21,7 @@ class ProgressDisplay:
     ``unit`` says what is counted. A ``transient`` display vanishes at its end, and shows nothing but the live bar.
 
     Nothing refreshes it in the background: it is redrawn by each :meth:`update`, so the caller chooses the rate.
-    While the live bar is shown, what is printed goes above it.
+    While the live bar is shown on ``sys.stdout``, what is printed goes above it.
     """
 
     SECONDS_BETWEEN_PLAIN_LINES = 10.0
@@ -89,9 +90,9 @@ class ProgressDisplay:
         first_time, first_steps = self._history[0]
         last_time, last_steps = self._history[-1]
         speed = (last_steps - first_steps) / max(last_time - first_time, 1e-9)
-        parts = [f"{speed:,.0f} {self.unit}/s", f"{_clock_time(last_time - self._started_at)} elapsed"]
+        parts = [f"{speed:,.0f} {self.unit}/s", f"{clock_time(last_time - self._started_at)} elapsed"]
         if speed > 0 and self._steps < self.total_steps:
-            parts.append(f"{_clock_time((self.total_steps - self._steps) / speed)} left")
+            parts.append(f"{clock_time((self.total_steps - self._steps) / speed)} left")
         if self._mean_return is not None:
             parts.append(f"return {self._mean_return:.1f}")
         return "  ".join(parts)
@@ -127,15 +128,17 @@ def _live_progress(console: Console, transient: bool) -> Progress:
         text("{task.fields[status]}"),
         console=console,
         auto_refresh=False,
+        redirect_stdout=console.file is sys.stdout,  # else what is printed goes elsewhere, and is to stay there
+        redirect_stderr=console.file is sys.stdout,
         expand=True,
         transient=transient,
     )
 
 
-def _clock_time(seconds: float) -> str:
+def clock_time(seconds: float) -> str:
     """Minutes and seconds, with hours where there are some.
 
-    >>> _clock_time(65), _clock_time(3 * 3600 + 62)
+    >>> clock_time(65), clock_time(3 * 3600 + 62)
     ('1:05', '3:01:02')
     """
     minutes, second = divmod(round(seconds), 60)

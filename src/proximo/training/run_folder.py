@@ -23,6 +23,10 @@ PACKAGES = ("proximo", "torch", "numpy", "numba", "scipy", "gymnasium", "safeten
 ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-envs-gymnasium", "procgen-mirror")
 
 
+GROUP_FILE = "group.toml"
+"""In a folder that holds runs with several seeds: what is trained there."""
+
+
 class RunFolderError(ProximoError, ValueError):
     """A path that was expected to be the folder of a run, and is not."""
 
@@ -85,6 +89,29 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def best(self) -> Path:
+        """The model with the highest mean return of the evaluations during the training."""
+        return self.path / "best.zip"
+
+    @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations.npz"
+
+    @property
+    def result(self) -> Path:
+        """Written when the run is over: its steps and time, and the evaluation after the training."""
+        return self.path / "result.json"
+
+    @property
+    def printed(self) -> Path:
+        """What libraries and environments printed."""
+        return self.path / "output.log"
+
+    def film(self, steps: int) -> Path:
+        """Where a film of the agent goes as it was after so many steps."""
+        return self.path / "films" / f"step_{steps}.gif"
+
+    @property
     def learning_curve(self) -> Path:
         return self.path / "learning_curve.png"
 
@@ -103,6 +130,21 @@ class RunFolder:
             return tomllib.loads(self.config.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise RunFolderError(f"{self.config} is not valid TOML ({error}); mend it or train again") from error
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        _write_text(self.result, json.dumps(result, indent=2) + "\n")
+
+    def read_result(self) -> dict[str, Any] | None:
+        """What :meth:`write_result` wrote; None for a run that is not over."""
+        try:
+            found: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise RunFolderError(
+                f"{self.result} is no valid JSON ({error}); resume the run to write it again"
+            ) from error
+        return found
 
     def write_versions(self) -> dict[str, Any]:
         """Write down what the run ran on, and return it."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, ClassVar
 
@@ -26,16 +27,20 @@ class StopOnSignal(BaseCallback):
         sys.exit(stop.exit_code)
 
     The iteration under way is finished if it is a short one. A long one is given up: weights stay the same while a
-    rollout is collected, so the state before it, taken in advance, is a checkpoint of this moment. In boundary mode the
-    newest boundary is what the training goes on from. A second signal, or 4.5 seconds, end the process at once; files
-    are written whole or not at all even then.
+    rollout is collected, so the state before it, taken in advance, is a checkpoint of this moment. ``expects_long`` is
+    asked before each rollout whether something in it, such as an evaluation, may take long. In boundary mode the newest
+    boundary is what the training goes on from. A second signal, or 4.5 seconds, end the process at once; files are
+    written whole or not at all even then.
     """
 
     SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self, checkpoints: PeriodicCheckpoints | None = None) -> None:
+    def __init__(
+        self, checkpoints: PeriodicCheckpoints | None = None, expects_long: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__()
         self.checkpoints = checkpoints
+        self.expects_long = expects_long
         self.signal_number: int | None = None
         self._before_rollout: dict[str, Any] | None = None  # the training's state, while an iteration may be long
         self._iteration_started: float | None = None
@@ -49,7 +54,7 @@ class StopOnSignal(BaseCallback):
 
     def _between_iterations(self) -> bool:
         now, started = time.monotonic(), self._iteration_started
-        is_long = started is None or now - started > LONG_ITERATION
+        is_long = started is None or now - started > LONG_ITERATION or self.expects_long()
         self._iteration_started = now
         saves = self.checkpoints is not None and not self.checkpoints.boundary
         self._before_rollout = self.model.training_state() if saves and is_long else None
@@ -94,7 +99,7 @@ class StopOnSignal(BaseCallback):
 
 def end_at_once(exit_code: int) -> None:
     """End the process without closing anything; worker processes notice, and end too."""
-    if sys.stderr.isatty():
-        sys.stderr.write("\x1b[?25h")  # a progress display may have hidden the cursor
-        sys.stderr.flush()
+    with suppress(OSError):  # there is no terminal
+        terminal = os.open("/dev/tty", os.O_WRONLY | os.O_NONBLOCK)
+        os.write(terminal, b"\x1b[?25h")  # a progress display may have hidden the cursor
     os._exit(exit_code)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import gymnasium as gym
+from proximo.zoo.wrappers import WrapperEntry, wrapper_chain
 
+if TYPE_CHECKING:
     from proximo.envs import VecEnv
     from proximo.zoo.presets import Preset
-
-WRAPPERS = ("AtariWrapper", "TimeFeatureWrapper")
-"""What ``env_wrapper`` may name. Names, not import paths: a data file decides no code that runs."""
 
 _MINIGRID_ID = re.compile(r"^(MiniGrid|BabyAI)-")
 
@@ -33,44 +30,66 @@ def make_preset_env(
     With ``training=False`` a normaliser's statistics stand still and rewards are those of the task; with ``workers``,
     True or arguments of ``SubprocVecEnv``, the environments run in worker processes.
     """
-    from proximo.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize, make_vec_env
+    from proximo.envs import VecFrameStack, VecNormalize
+    from proximo.envs.adapters.procgen import is_procgen_id
 
-    render = {} if render_mode is None else {"render_mode": render_mode}
-    env: VecEnv = make_vec_env(
-        env_id,
-        n_envs=preset.n_envs if n_envs is None else n_envs,
-        seed=seed,
-        wrapper_class=_wrapper_chain(_wrappers(preset, env_id)),
-        env_kwargs={**preset.env_kwargs, **render},
-        vec_env_cls=SubprocVecEnv if workers else DummyVecEnv,
-        vec_env_kwargs=dict(workers) if isinstance(workers, Mapping) else None,
-    )
+    count = preset.n_envs if n_envs is None else n_envs
+    settings = preset.env_kwargs if render_mode is None else {**preset.env_kwargs, "render_mode": render_mode}
+    if is_procgen_id(env_id):
+        env = _procgen(preset, env_id, count, seed, settings, workers)
+    else:
+        env = _copies(preset, env_id, count, seed, settings, workers)
     if preset.normalize:
-        settings = dict(preset.normalize) if isinstance(preset.normalize, dict) else {}
+        statistics = dict(preset.normalize) if isinstance(preset.normalize, dict) else {}
         if "gamma" in preset.arguments:
-            settings.setdefault("gamma", preset.arguments["gamma"])
+            statistics.setdefault("gamma", preset.arguments["gamma"])
         if not training:
-            settings.update(training=False, norm_reward=False)
-        env = VecNormalize(env, **settings)
+            statistics.update(training=False, norm_reward=False)
+        env = VecNormalize(env, **statistics)
     if preset.frame_stack > 1:
         env = VecFrameStack(env, preset.frame_stack)
     return env
 
 
-def _wrappers(preset: Preset, env_id: str) -> tuple[str, ...]:
+def _copies(
+    preset: Preset,
+    env_id: str,
+    count: int,
+    seed: int | None,
+    settings: Mapping[str, Any],
+    workers: Mapping[str, Any] | bool,
+) -> VecEnv:
+    from proximo.envs import DummyVecEnv, SubprocVecEnv, make_vec_env
+
+    return make_vec_env(
+        env_id,
+        n_envs=count,
+        seed=seed,
+        wrapper_class=wrapper_chain(_wrappers(preset, env_id)),
+        env_kwargs=dict(settings),
+        vec_env_cls=SubprocVecEnv if workers else DummyVecEnv,
+        vec_env_kwargs=dict(workers) if isinstance(workers, Mapping) else None,
+    )
+
+
+def _procgen(
+    preset: Preset,
+    env_id: str,
+    count: int,
+    seed: int | None,
+    settings: Mapping[str, Any],
+    workers: Mapping[str, Any] | bool,
+) -> VecEnv:
+    """Procgen's games all at once: EnvPool steps them in threads of its own."""
+    from proximo.envs import make_env_pool
+
+    if workers or preset.env_wrapper:
+        given = "worker processes" if workers else f"the wrapper {preset.env_wrapper[0]}"
+        raise ValueError(f"{env_id} is stepped by EnvPool in threads of its own, and takes no {given}; leave it out")
+    return make_env_pool(env_id, count, 0 if seed is None else seed, extra="procgen", **settings)
+
+
+def _wrappers(preset: Preset, env_id: str) -> tuple[WrapperEntry, ...]:
     if not preset.env_wrapper and _MINIGRID_ID.match(env_id.rpartition(":")[2]):
         return ("wrap_minigrid",)  # as they come, its observations hold a sentence, which no policy takes
     return preset.env_wrapper
-
-
-def _wrapper_chain(names: tuple[str, ...]) -> Callable[..., gym.Env[Any, Any]] | None:
-    if not names:
-        return None
-    from proximo import envs
-
-    def wrap(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-        for name in names:
-            env = getattr(envs, name)(env)
-        return env
-
-    return wrap

@@ -10,12 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from proximo import ALGORITHMS
 from proximo.errors import near_matches
+from proximo.zoo.wrappers import WrapperEntry, check_wrappers
 
 NAMED_PARTS = ("intrinsic_reward", "augmentation")
 """Arguments of an algorithm that a preset names, with what they are made with in ``…_kwargs``."""
+FAMILIES = ("atari", "procgen")
+"""Presets for environments of a kind, where an algorithm has them."""
 _LINEAR = re.compile(r"^lin_(?P<start>.+)$")
 
 
@@ -35,7 +40,7 @@ class Preset:
     n_timesteps: int = 1_000_000
     policy: str | None = None  # None: chosen by the observation space
     normalize: bool | dict[str, Any] = False  # True, or the arguments of VecNormalize
-    env_wrapper: tuple[str, ...] = ()  # applied to each environment, the first innermost
+    env_wrapper: tuple[WrapperEntry, ...] = ()  # applied to each environment, the first innermost
     frame_stack: int = 1
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)  # of the algorithm, in the words of the data file
@@ -44,14 +49,8 @@ class Preset:
     def from_row(cls, name: str, row: Mapping[str, Any]) -> Preset:
         """A preset from a table of a data file; what is not about environments is an argument of the algorithm."""
         own = {item.name for item in fields(cls)} - {"name", "arguments"}
-        values = {key: value for key, value in row.items() if key in own}
-        wrappers = values.pop("env_wrapper", ())
-        return cls(
-            name=name,
-            env_wrapper=(wrappers,) if isinstance(wrappers, str) else tuple(wrappers),
-            arguments={key: value for key, value in row.items() if key not in own},
-            **values,
-        )
+        values = {key: _checked(name, key, value) for key, value in row.items() if key in own}
+        return cls(name=name, arguments={key: value for key, value in row.items() if key not in own}, **values)
 
     def as_row(self) -> dict[str, Any]:
         """The table that :meth:`from_row` reads; values at their defaults are left out."""
@@ -84,23 +83,19 @@ class Preset:
 
 
 def load_preset(algo: str, env_id: str) -> Preset:
-    """The preset of ``algo`` for an environment: by its id, else ``atari`` for Atari games, else ``default``.
+    """The preset of ``algo`` for an environment: by its id, else by its family (``atari``), else ``default``.
 
     Ids may name their module (``"my_envs:Maze-v0"``); a name from :func:`available_presets` works too.
-    A preset that needs what this version lacks is an error that says so.
 
     >>> load_preset("ppo", "BreakoutNoFrameskip-v4").name, load_preset("ppo", "MyOwn-v0").name
     ('atari', 'default')
     """
-    from proximo.envs.make import ATARI_IDS
-
     rows = _rows(algo)
     name = env_id if env_id in rows else env_id.rpartition(":")[2]
     if name not in rows:
-        name = "atari" if ATARI_IDS.search(name) and "-ram" not in name else "default"
-    preset = Preset.from_row(name, _resolved_row(rows, name))
-    _check_available(preset)
-    return preset
+        family = _family(name)
+        name = family if family in rows else "default"
+    return Preset.from_row(name, _resolved(rows, name, algo))
 
 
 def named_preset(algo: str, name: str) -> Preset:
@@ -110,6 +105,15 @@ def named_preset(algo: str, name: str) -> Preset:
     return load_preset(algo, name)
 
 
+def preset_by_name(name: str, algo: str, env_id: str) -> Preset:
+    """What ``--preset`` names: ``auto`` the environment's, ``none`` the defaults, else the preset of that name."""
+    if name == "auto":
+        return load_preset(algo, env_id)
+    if name.endswith(".toml"):
+        raise ValueError(f"there is no file {name}; give one, or the name of a preset (`proximo presets` lists them)")
+    return named_preset(algo, "default" if name == "none" else name)
+
+
 def available_presets(algo: str) -> list[str]:
     """Names of all presets: environment ids, ``atari``, ``default``, and variants as ``id:variant``.
 
@@ -117,6 +121,50 @@ def available_presets(algo: str) -> list[str]:
     True
     """
     return sorted(_rows(algo))
+
+
+def without_preset(algo: str, env_id: str) -> str:
+    """What to say of an environment that gets the defaults, with the names that are near.
+
+    >>> without_preset("ppo", "CartPole-v0")
+    "ppo has no preset for CartPole-v0: training with the defaults; did you mean 'CartPole-v1'?"
+    """
+    known = [name for name in _rows(algo) if name != "default" and name not in FAMILIES]
+    near = near_matches(env_id.rpartition(":")[2], known)
+    return f"{algo} has no preset for {env_id}: training with the defaults; {near}"
+
+
+class PresetFile(NamedTuple):
+    """A user's TOML file: the keys of one preset, or tables of them by environment as the library's own files."""
+
+    path: Path
+    rows: dict[str, dict[str, Any]]
+    algo: str | None = None  # a file of one preset may say for which algorithm and environment it is
+    env: str | None = None
+    of_run: dict[str, Any] | None = None  # the whole file, where it is the configuration of a run
+
+    @classmethod
+    def read(cls, path: Path) -> PresetFile:
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not valid TOML ({error})") from error
+        tables_of_a_preset = {item.name for item in fields(Preset)} | {"policy_kwargs"}
+        if all(isinstance(value, dict) and name not in tables_of_a_preset for name, value in content.items()):
+            return cls(path, _separate(content))
+        row = {key: value for key, value in content.items() if key not in ("algo", "env")}
+        of_run = content if "preset" in content else None
+        return cls(path, {"default": row}, content.get("algo"), content.get("env"), of_run)
+
+    def preset(self, algo: str, env_id: str) -> Preset:
+        """The preset for an environment: by its id, else ``default``; ``like`` may name tables of the library's."""
+        name = next((name for name in (env_id, env_id.rpartition(":")[2], "default") if name in self.rows), None)
+        if name is None:
+            raise ValueError(
+                f"{self.path} has no preset for {env_id} and no [default]; {near_matches(env_id, self.rows)}"
+            )
+        shown = self.path.stem if len(self.rows) == 1 else f"{self.path.stem}:{name}"
+        return Preset.from_row(shown, _resolved({**_rows(algo), **self.rows}, name, algo))
 
 
 def schedule_from_text(name: str, value: Any) -> Any:
@@ -137,39 +185,68 @@ def schedule_from_text(name: str, value: Any) -> Any:
 
 @cache
 def _rows(algo: str) -> dict[str, dict[str, Any]]:
-    folder = resources.files(__package__)
-    known = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    if algo not in known:
-        raise ValueError(f"there are no presets for the algorithm {algo!r}; {near_matches(algo, known)}")
-    return tomllib.loads((folder / f"{algo}.toml").read_text(encoding="utf-8"))
+    if algo not in ALGORITHMS:
+        raise ValueError(f"there are no presets for the algorithm {algo!r}; {near_matches(algo, ALGORITHMS)}")
+    return _separate(tomllib.loads((resources.files(__package__) / f"{algo}.toml").read_text(encoding="utf-8")))
 
 
-def _resolved_row(rows: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+def _family(env_id: str) -> str:
+    from proximo.envs.adapters.procgen import is_procgen_id
+    from proximo.envs.make import ATARI_IDS
+
+    if is_procgen_id(env_id):
+        return "procgen"
+    return "atari" if ATARI_IDS.search(env_id) and "-ram" not in env_id else ""
+
+
+def _separate(tables: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A table whose name lists several environments as one for each."""
+    return {name.strip(): row for names, row in tables.items() for name in names.split(",")}
+
+
+def _resolved(
+    rows: Mapping[str, Mapping[str, Any]], name: str, algo: str, seen: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """A table over those that it is like; ``like`` names a table, or an algorithm that has one of the same name."""
     row = dict(rows[name])
     like = row.pop("like", None)
-    return row if like is None else {**_resolved_row(rows, like), **row}
+    if like is None:
+        return row
+    if like in rows and like not in (name, *seen):
+        return {**_resolved(rows, like, algo, (name, *seen)), **row}
+    if like in ALGORITHMS and like != algo and name in _rows(like):
+        return {**_resolved(_rows(like), name, like), **row}
+    raise ValueError(
+        f"the preset {name!r} is like {like!r}, of which there is no other table; {near_matches(like, rows)}"
+    )
 
 
-def _check_available(preset: Preset) -> None:
-    from proximo.zoo.environments import WRAPPERS
-
-    for wrapper in preset.env_wrapper:
-        if wrapper not in WRAPPERS:
-            raise ValueError(
-                f"the preset {preset.name!r} needs the wrapper {wrapper}, which this version does not have; "
-                "train with the library's defaults instead (on the command line: --preset none)"
-            )
+def _checked(preset: str, key: str, value: Any) -> Any:
+    """A setting of a data file as a preset holds it."""
+    if key in ("n_envs", "n_timesteps", "frame_stack"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 1 or value != int(value):
+            raise ValueError(f"{key} of the preset {preset!r} is {value!r}; expected a whole number of at least 1")
+        return int(value)
+    if key == "env_wrapper":
+        return check_wrappers(preset, value)
+    kinds: dict[str, tuple[type, ...]] = {"policy": (str,), "normalize": (bool, dict), "env_kwargs": (dict,)}
+    if not isinstance(value, kinds[key]):
+        expected = " or ".join({str: "a name", bool: "true or false", dict: "a table"}[kind] for kind in kinds[key])
+        raise ValueError(f"{key} of the preset {preset!r} is {value!r}; expected {expected}")
+    return value
 
 
 def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """``policy_kwargs`` with the classes of activation and optimiser in place of their names."""
+    """``policy_kwargs`` with the classes of activation, optimiser and encoder in place of their names."""
     from proximo.files.encoding import ACTIVATIONS, OPTIMIZERS
+    from proximo.networks.encoders import ImpalaCNN, NatureCNN
     from proximo.networks.optimizers import RMSpropTFLike
 
     arguments = dict(policy_kwargs)
     for key, known in (
         ("activation_fn", ACTIVATIONS),
         ("optimizer_class", {**OPTIMIZERS, "RMSpropTFLike": RMSpropTFLike}),
+        ("features_extractor_class", {"ImpalaCNN": ImpalaCNN, "NatureCNN": NatureCNN}),
     ):
         if isinstance(arguments.get(key), str):
             arguments[key] = _named_class(key, arguments[key], known)

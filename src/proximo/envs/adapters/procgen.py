@@ -54,6 +54,15 @@ def make_procgen_env(
     return games if gamma is None else VecNormalize(games, norm_obs=False, gamma=gamma)
 
 
+def is_procgen_id(env_id: str) -> bool:
+    """Whether this is EnvPool's name of a Procgen game.
+
+    >>> is_procgen_id("StarpilotHard-v0"), is_procgen_id("CartPole-v1")
+    (True, False)
+    """
+    return any(env_id == _task_id(game, mode) for game in GAMES for mode in DISTRIBUTION_MODES)
+
+
 def _task_id(game: str, distribution_mode: str) -> str:
     """EnvPool's name of a game.
 

@@ -110,6 +110,8 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     },
     f"{_SB3}.monitor.Monitor": (*_FOLLOWED, "current_reset_info"),
     f"{_OWN}.ActionMasker": (),
+    f"{_OWN}.FrameSkip": (),
+    f"{_OWN}.MaskVelocityWrapper": (),
     f"{_OWN}.TimeFeatureWrapper": ("_current_step",),
     f"{_OWN}.ActionMattersEnv": (),
     f"{_OWN}.BitFlippingEnv": ("state", "current_step", "_bits"),
