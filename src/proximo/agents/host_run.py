@@ -43,16 +43,14 @@ class StepFolder(CheckpointFolder):
 
 
 class RunCheckpoints(PeriodicCheckpoints):
-    """A checkpoint every so many updates, and one at the end; all are kept."""
+    """A checkpoint every so many updates; all are kept."""
 
     def __init__(self, folder: StepFolder, every_updates: int) -> None:
         super().__init__(folder, every_steps=1, keep_last=sys.maxsize, keep_best=False)
         self.every_updates = every_updates
-        self.exact = True
 
     def _init_callback(self) -> None:
-        self._save_asked = self._stop_asked = False
-        self.exact = self.training_env.has_state()
+        self._save_asked = self._stop_asked = False  # whether environments have state is found out when saving
 
     def _is_due(self) -> bool:
         model = self.model

@@ -25,6 +25,8 @@ from proximo.rllte.xplore.distribution import Categorical
 def prepared(agent: Any) -> tuple[Any, Any, torch.optim.Adam, dict[str, torch.Tensor]]:
     """An agent with a rollout, a twin of its network and optimiser, the agent's generator, and the rollout flat."""
     agent.train(num_train_steps=256)
+    with torch.no_grad():
+        agent.policy(torch.zeros(1, 4), training=False)  # a distribution without a graph, so that it can be copied
     twin, generator = copy.deepcopy(agent.policy.network), copy.deepcopy(agent.generator)
     optimizer = torch.optim.Adam(twin.parameters(), lr=agent.lr, eps=agent.eps)
     optimizer.load_state_dict(copy.deepcopy(agent.policy.network.optimizer.state_dict()))
