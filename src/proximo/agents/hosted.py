@@ -6,6 +6,7 @@ storage, and says how one update goes. Loop, collector, callbacks, logs, checkpo
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -52,7 +53,9 @@ class Hosted(OnPolicyAlgorithm):
         self._host, self._network = host, network
         self.log_every = 1  # updates
         self.after_log: Callable[[], None] | None = None
-        OnPolicyAlgorithm.__init__(self, type(network), env, config, policy_kwargs=policy_kwargs, **options)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="batch_size .* does not divide")  # the host has said so
+            OnPolicyAlgorithm.__init__(self, type(network), env, config, policy_kwargs=policy_kwargs, **options)
 
     def _make_policy(self) -> ActorCriticPolicy:
         return self._network

@@ -31,7 +31,7 @@ class Parts:
         """The class that a part names with ``name`` or ``_target_``."""
         table = self.tables[kind]
         target = part.get("_target_")
-        name = part.get("name") or default if target is None else self._name_of_target(kind, str(target))
+        name: Any = part.get("name") or default if target is None else self._name_of_target(kind, str(target))
         if name not in table:
             raise ValueError(f"{target or name!r} is no {kind.split('.')[-1]} here; {near_matches(str(name), table)}")
         return table[name]

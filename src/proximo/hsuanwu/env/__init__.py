@@ -7,4 +7,6 @@ from proximo.envs.make_tensors import make_envpool_atari_env as make_envpool_ata
 from proximo.envs.make_tensors import make_envpool_procgen_env as make_envpool_procgen_env
 from proximo.envs.make_tensors import make_minigrid_env as make_minigrid_env
 from proximo.envs.make_tensors import make_procgen_env as make_procgen_env
-from proximo.envs.make_tensors import make_tensor_env as make_rllte_env  # noqa: F401
+from proximo.envs.make_tensors import make_tensor_env
+
+make_rllte_env = make_tensor_env

@@ -16,13 +16,15 @@ from proximo.envs.make_tensors import make_minigrid_env as make_minigrid_env
 from proximo.envs.make_tensors import make_multibinary_env as make_multibinary_env
 from proximo.envs.make_tensors import make_multidiscrete_env as make_multidiscrete_env
 from proximo.envs.make_tensors import make_procgen_env as make_procgen_env
-from proximo.envs.make_tensors import make_tensor_env as make_rllte_env  # noqa: F401 - rllte's name
+from proximo.envs.make_tensors import make_tensor_env
 from proximo.envs.testing.environments import BitFlippingEnv as BitFlippingEnv
 from proximo.rllte.paths import absent
 
 _ABSENT = frozenset(
     {"make_craftax_env", "make_dmc_env", "make_envpool_vizdoom_env", "make_mario_env", "make_miniworld_env"}
 )
+
+make_rllte_env = make_tensor_env
 
 
 def __getattr__(name: str) -> Any:
