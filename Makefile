@@ -23,16 +23,17 @@ NUMERIC_TESTS := tests/test_rounding.py tests/backends tests/learners tests/pari
 	tests/agents/test_determinism.py tests/faults/test_determinism.py \
 	-k "not learns and not learn_on_kernels and not test_cartpole"
 
-.PHONY: help demo test lint test-arithmetic test-install test-slow bench bench-all format clean
+.PHONY: help demo test lint test-arithmetic test-clients test-install test-slow bench bench-all format clean
 
 help:
 	@echo "make demo             install, train PPO on CartPole-v1 until solved, film the agent"
 	@echo "make test             install what tests need; lint, types, import contract, tests"
 	@echo "make test-arithmetic  the numeric tests as other x86-64 CPUs compute: without FMA; with AVX2 and two threads"
+	@echo "make test-clients     RL Zoo, PettingZoo, highway-env, imitation and others, unchanged; a virtual environment of its own"
 	@echo "make test-install     each extra alone, installed and used offline, its packages read-only: about ten minutes"
 	@echo "make test-slow        the long proofs: trainings to a score, faults in great number"
 	@echo "make bench            the speed comparison with Stable-Baselines3"
-	@echo "make bench-all        that, and those with rllte, of PPG and of checkpoints: hours"
+	@echo "make bench-all        that, and those with rllte, of PPG, of checkpoints and of clients: hours"
 	@echo "make format           format the code and mend what the linter can"
 	@echo "make clean            remove the virtual environment and all caches (runs stay)"
 
@@ -56,18 +57,23 @@ test-arithmetic: $(VENV)/.installed-test
 	ATEN_CPU_CAPABILITY=avx2 NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES=+avx2,+fma MKL_ENABLE_INSTRUCTIONS=AVX2 \
 		OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(RUN_TESTS) $(NUMERIC_TESTS)
 
+# these packages bring so many others that they have an environment of their own
+test-clients: $(VENV)-clients/.installed
+	OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest -n $(PYTEST_WORKERS) -m slow tests/clients
+
 test-install: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow tests/installation
 
 # the faults are counted by one process, which writes their table; trainings can share the cores
 test-slow: $(VENV)/.installed-test
-	$(PYTEST) -m slow --ignore tests/faults --ignore tests/installation
+	$(PYTEST) -m slow --ignore tests/faults --ignore tests/installation --ignore tests/clients
 	OMP_NUM_THREADS=1 PROXIMO_FAULT_TABLE=docs/faults.md $(BIN)/python -m pytest -m "slow or not slow" tests/faults
 
-bench-all: bench
+bench-all: bench $(VENV)-clients/.installed
 	$(BIN)/python -m benchmarks.run_rllte
 	$(BIN)/python -m benchmarks.run_procgen
 	$(BIN)/python -m benchmarks.run_checkpoints
+	$(VENV)-clients/bin/python -m benchmarks.run_clients
 	$(BIN)/python -m benchmarks.ppg_learning
 
 bench: $(VENV)/.installed-test
@@ -78,7 +84,7 @@ format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-clients build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------- installing, again only when these two files change
@@ -90,6 +96,12 @@ $(VENV)/.installed-demo: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e '.[test]'
 	@touch $@ $(VENV)/.installed-demo
+
+$(VENV)-clients/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-clients
+	$(subst $(BIN)/,$(VENV)-clients/bin/,$(INSTALL)) -e '.[clients]'
+	$(subst $(BIN)/,$(VENV)-clients/bin/,$(INSTALL)) --no-deps imitation seals
+	@touch $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,4 +1,4 @@
-"""``python -m proximo``: the command line."""
+"""``python -m proximo`` and ``torchrun -m proximo``: the command line."""
 
 import sys
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 import warnings
@@ -22,6 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FASTMATH = {"contract", "reassoc", "nsz"}
 
 ABOUT_SECONDS = 7
+UNMAPPED_USER = 65534  # who owns the system's folders in a container that knows no root
 
 
 def announce(message: str) -> None:
@@ -54,18 +56,57 @@ def cache_folder(sources: Path) -> Path:
     return Path(root) / "kernels" / name
 
 
-def writable(folder: Path) -> bool:
-    """Whether the folder exists, or could be made, and takes files; if not, warn that nothing will be kept."""
+def usable(folder: Path) -> bool:
+    """Whether the folder exists, or could be made, takes files, and takes them from nobody else; if not, warn.
+
+    numba pickles what it keeps, and unpickling runs code: whoever can write there decides what this process does.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
+        for part in reversed([part for part in (folder, *folder.parents) if not part.exists()]):
+            part.mkdir(mode=0o700, exist_ok=True)
+        reason = stranger_in(folder)
+        if reason is None:
+            with tempfile.TemporaryFile(dir=folder):
+                return True
     except OSError as error:
-        warnings.warn(
-            f"compiled kernels cannot be kept in {folder} ({error}), so every process compiles them again; "
-            "set PROXIMO_CACHE_DIR to a folder that can be written",
-            stacklevel=2,
-        )
+        reason = str(error)
+    warnings.warn(
+        f"compiled kernels cannot be kept in {folder} ({reason}), so every process compiles them again; set "
+        "PROXIMO_CACHE_DIR to a folder that can be written, by you alone",
+        stacklevel=2,
+    )
+    return False
+
+
+def stranger_in(folder: Path) -> str | None:
+    """Who besides the user could put files into a folder or exchange it, and what to do about it; None for nobody.
+
+    The folder must be the user's: root too refuses that of somebody else. The folders above may be root's, or those of
+    a system that is not mapped into this container. The bit that a shared ``/tmp`` has lets nobody exchange what is not
+    theirs, and a group with the user's own name is the user.
+    """
+    if os.name == "nt":
+        return None
+    resolved = folder.resolve()
+    trusted = {os.geteuid(), 0, UNMAPPED_USER}
+    for path in (resolved, *resolved.parents):
+        status = path.stat()
+        if status.st_uid not in (trusted if path != resolved else {os.geteuid()}):
+            return f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}: remove it, or choose another folder"
+        others = stat.S_IWOTH if _is_own_group(status.st_gid) else stat.S_IWOTH | stat.S_IWGRP
+        if status.st_mode & others and not (status.st_mode & stat.S_ISVTX and path != resolved):
+            return f"others may write to {path}: chmod go-w {path}"
+    return None
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether a group is the one that a system makes for each user, under the user's name."""
+    import grp
+    import pwd
+
+    try:
+        return grp.getgrgid(group).gr_name == pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # neither has a name, as in many containers
         return False
 
 
@@ -77,7 +118,7 @@ _keep_alive: list[Any] = []  # compiled functions that others call by address
 def _cache_for(sources: Path) -> Path | None:
     if sources not in _chosen:
         folder = cache_folder(sources)
-        _chosen[sources] = folder if writable(folder) else None
+        _chosen[sources] = folder if usable(folder) else None
     return _chosen[sources]
 
 

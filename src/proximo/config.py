@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from proximo.data import Schedule
+from proximo.errors import ArgumentTypeError, ArgumentValueError
 from proximo.functional.schedules import FloatSchedule
 
 Objective = Literal["clipped", "plain"]
@@ -94,7 +95,7 @@ def check_fields(configuration: Any) -> None:
 
 def _require(condition: bool, name: str, value: Any, expected: str) -> None:
     if not condition:
-        raise ValueError(f"{name} is {value!r}; expected {expected}")
+        raise ArgumentValueError(f"{name} is {value!r}; expected {expected}")
 
 
 def _check_value(name: str, value: Any, check: Check) -> None:
@@ -102,11 +103,11 @@ def _check_value(name: str, value: Any, check: Check) -> None:
         _require(check.fits(value), name, value, check.expected)
         return
     if not callable(value) and not isinstance(value, int | float):
-        raise TypeError(f"{name} is {value!r}; expected {SCHEDULE.expected}")
+        raise ArgumentTypeError(f"{name} is {value!r}; expected {SCHEDULE.expected}")
     try:
         first, _ = FloatSchedule(value)(1.0), FloatSchedule(value)(0.0)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise ArgumentValueError(f"{name}: {error}") from error
     _require(check.fits(first), name, value, check.expected)
 
 

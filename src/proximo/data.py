@@ -37,6 +37,19 @@ def join_observations(observations: Sequence[Observation]) -> Observation:
     return np.concatenate(observations)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Share:
+    """Which rows of those that all processes of a training have together are one process's."""
+
+    first: int
+    count: int
+    total: int
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.first, self.first + self.count)
+
+
 class StepArrays(NamedTuple):
     """One step of a vector environment, as arrays.
 
@@ -102,6 +115,8 @@ class Rollout:
     states: RNNStates | None = None  # its memory where sequences begin, each part [sequence, layer, env, hidden]
     intrinsic_rewards: Array | None = None  # [time, env] float32: part of the rewards, or beside them as follows
     own_stream: IntrinsicStream | None = None  # of an intrinsic reward with a value of its own
+    share: Share | None = None  # where each process learns from its own environments: which of all these are
+    valid_of_all: Array | None = None  # ``valid`` of all processes' environments, in that case
 
     @property
     def steps(self) -> int:
@@ -111,17 +126,23 @@ class Rollout:
     def environments(self) -> int:
         return int(self.rewards.shape[1])
 
+    @property
+    def environments_of_all(self) -> int:
+        """Environments of all processes that learn together, each from its own."""
+        return self.environments if self.share is None else self.share.total
+
     def sample_indices(self) -> NDArray[np.int64]:
-        """Flat indices (``step * environments + environment``) of the rows that may train."""
-        if self.valid is None:
-            return np.arange(self.steps * self.environments)
-        return np.flatnonzero(self.valid.reshape(-1))
+        """Flat indices (``step * environments + environment``) of the rows that may train, of all processes."""
+        valid = self.valid if self.share is None else self.valid_of_all
+        if valid is None:
+            return np.arange(self.steps * self.environments_of_all)
+        return np.flatnonzero(valid.reshape(-1))
 
     def training_indices(self) -> NDArray[np.int64]:
         """What an epoch goes through in random order: the rows that may train, or all sequences."""
         if not self.sequence_length:
             return self.sample_indices()
-        return np.arange(-(-self.steps // self.sequence_length) * self.environments)
+        return np.arange(-(-self.steps // self.sequence_length) * self.environments_of_all)
 
 
 class Minibatch(NamedTuple):

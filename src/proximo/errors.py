@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+
 
 class ProximoError(Exception):
     """Base of all errors that are Proximo's own."""
+
+
+# Stable-Baselines3 refuses these by an assert: code that was written for it may catch AssertionError.
+
+
+class ArgumentValueError(ProximoError, ValueError, AssertionError):
+    """An argument, or a space, that does not fit."""
+
+
+class ArgumentTypeError(ProximoError, TypeError, AssertionError):
+    """An argument of the wrong kind."""
+
+
+class UnsupportedSpaceError(ProximoError, NotImplementedError, AssertionError):
+    """A space that no network of the library reads or acts in."""
+
+
+class WrongMomentError(ProximoError, RuntimeError, AssertionError):
+    """A call, or an object, where it has nothing to work on."""
 
 
 class ModelFileError(ProximoError, ValueError):
@@ -23,8 +45,12 @@ class EnvironmentStateError(ProximoError, RuntimeError):
     """The state of an environment cannot be taken, or one that was taken does not fit."""
 
 
-class NonFiniteError(ProximoError, ArithmeticError):
+class NonFiniteError(ProximoError, ArithmeticError, ValueError):
     """NaN or infinity where a number was expected."""
+
+
+class DistributedError(ProximoError, RuntimeError):
+    """Another process of the training failed, has gone, or does not come."""
 
 
 class NotEnoughMemoryError(ProximoError, MemoryError):
@@ -48,7 +74,8 @@ def absent_name(module: str, name: str, explanation: str = "", frames: int = 2) 
     It is an ``AttributeError``, so that ``hasattr`` is False. But of that, ``from module import name`` makes an
     ``ImportError`` without explanation: where Python's import looks for the name, it is an ``ImportError`` itself.
     """
-    importing = sys._getframe(frames).f_code.co_name == "_handle_fromlist"
+    asking = sys._getframe(frames)
+    importing = asking.f_code.co_name == "_handle_fromlist" or asking.f_code.co_code[asking.f_lasti] == _IMPORT_FROM
     if explanation and importing:
         return ImportError(f"{name} is not in {module}{explanation}", name=module)
     return AttributeError(f"module {module!r} has no attribute {name!r}{explanation}", name=name)
@@ -61,7 +88,7 @@ def near_matches(name: str, known: Iterable[str]) -> str:
     "did you mean 'MlpPolicy'?"
     """
     names = sorted(known)
-    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    close = get_close_matches(name[:100], names, n=3, cutoff=0.6)  # of a long text it would take the square of it
     if close:
         return "did you mean " + " or ".join(repr(match) for match in close) + "?"
     if len(names) <= 12:

@@ -96,6 +96,7 @@ def test_a_saved_model_keeps_its_intrinsic_reward(name: str, tmp_path: Path) -> 
     again = PPO.load(tmp_path / "model", env=environments())
     assert type(again.intrinsic_reward) is type(model.intrinsic_reward)
     assert repr(again.intrinsic_reward) == repr(model.intrinsic_reward)
+    assert repr(model.intrinsic_reward).startswith(name.split()[0] + "(")
     assert_same(again.intrinsic_reward.state_dict(), model.intrinsic_reward.state_dict())
     without = PPO.load(tmp_path / "model")  # needs no environment
     assert without.intrinsic_reward.global_step == 2

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import types
-
 import matplotlib
 import numpy as np
 import pytest
@@ -30,27 +26,6 @@ from proximo.analysis.aggregates import (
 from proximo.rllte import evaluation
 
 EXACT = {"rtol": 0, "atol": 1e-12}
-
-
-@pytest.fixture(scope="module")
-def rliable():
-    """rliable's ``library`` and ``metrics``.
-
-    It needs only ``arch.bootstrap``, but importing ``arch`` runs its models too, which break on pandas 3: so the
-    package is entered without its ``__init__``.
-    """
-    pytest.importorskip("rliable")
-    package = types.ModuleType("arch")
-    package.__path__ = list(importlib.util.find_spec("arch").submodule_search_locations)
-    before = sys.modules.get("arch")
-    sys.modules["arch"] = package
-    from rliable import library, metrics
-
-    yield types.SimpleNamespace(library=library, metrics=metrics)
-    if before is None:
-        del sys.modules["arch"]
-    else:
-        sys.modules["arch"] = before
 
 
 def random_scores(runs, tasks, seed=0):

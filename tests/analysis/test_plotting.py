@@ -9,6 +9,7 @@ from scipy import stats
 from stable_baselines3.common import results_plotter as sb3
 
 from proximo.analysis import plotting
+from proximo.functional.statistics import mean_interval
 from proximo.sb3.common import results_plotter
 from proximo.training.loggers import configure
 
@@ -180,7 +181,7 @@ def test_a_single_point_has_its_interval(tmp_path, monkeypatch):
     runs = [write_run(tmp_path / str(value), [100], [value]) for value in (1.0, 2.0, 4.0)]
     axes = drawn_axes(monkeypatch, {"PPO": runs}, tmp_path / "curves.png")
     (bar,) = [line for container in axes.containers for line in container.lines[2]]
-    _, low, high = plotting.mean_interval([1.0, 2.0, 4.0])
+    _, low, high = mean_interval([1.0, 2.0, 4.0])
     np.testing.assert_allclose(bar.get_segments()[0], [[100, low], [100, high]])
     bottom, top = axes.get_ylim()
     assert bottom < low < high < top

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from proximo.data import Share
 from proximo.errors import NonFiniteError
 from rounding import LOSSES, OUTPUTS
 
@@ -243,3 +244,28 @@ def test_wrong_shapes_are_errors_before_a_kernel_runs():
         backend.act(rollout.observations[0], empty_rollout(5, 3, policy, np.random.default_rng(0)), 0)
     with pytest.raises(ValueError, match="features"):
         backend.values(np.zeros((2, 6), np.float32))
+
+
+@settings(max_examples=40, derandomize=True)
+@given(
+    policy=policies(), counts=st.sampled_from([(1, 3), (2, 3), (3, 5), (1, 15), (9, 8), (1, 127), (127, 4), (70, 62)])
+)
+def test_a_row_rounds_alike_wherever_it_is_run(policy, counts):
+    """Two processes act and value as one does with all rows, to the last bit."""
+    total = sum(counts)
+    alone, rng = make_backend(policy), np.random.default_rng(0)
+    whole = empty_rollout(2, total, policy, rng)
+    alone.start_rollout(2, total)
+    for step in range(2):
+        alone.act(whole.observations[step], whole, step)
+    last = alone.values(whole.observations[0])
+    for first, count in zip((0, counts[0]), counts, strict=True):
+        share, backend = Share(first, count, total), make_backend(policy)
+        own = empty_rollout(2, count, policy, rng)
+        own.observations = np.ascontiguousarray(whole.observations[:, share.rows])
+        backend.start_rollout(2, count, share)
+        for step in range(2):
+            backend.act(own.observations[step], own, step)
+        for name in ("actions", "values", "log_probs"):
+            np.testing.assert_array_equal(getattr(own, name), getattr(whole, name)[:, share.rows], err_msg=name)
+        np.testing.assert_array_equal(backend.values(own.observations[0], share=share), last[share.rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import platform
 import subprocess
 import sys
@@ -128,3 +129,72 @@ def test_elementary_functions_are_as_good_as_float32():
         np.testing.assert_allclose(results[1], np.tanh(wide), atol=3e-7)
         np.testing.assert_allclose(results[2], 1 / (1 + np.exp(-wide)), rtol=1e-6, atol=1e-30)
     np.testing.assert_array_equal(finite, np.isfinite(x))
+
+
+# ------------------------------------------------------------------------------------------- who may write the cache
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders have modes")
+class TestCacheOfStrangers:
+    """numba unpickles what it keeps: the folder must be the user's, and nobody else may put anything into it."""
+
+    def test_new_folders_are_the_users_alone(self, tmp_path: Path) -> None:
+        before = os.umask(0)  # the worst
+        try:
+            assert compilation.usable(tmp_path / "cache" / "kernels" / "name")
+        finally:
+            os.umask(before)
+        for name in ("cache", "cache/kernels", "cache/kernels/name"):
+            assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
+
+    @pytest.mark.parametrize("mode", [0o777, 0o757, 0o1777])
+    @pytest.mark.parametrize("place", ["cache", "cache/kernels", "cache/kernels/name"])
+    def test_folders_that_others_may_write_are_refused(self, tmp_path: Path, place: str, mode: int) -> None:
+        folder = tmp_path / "cache" / "kernels" / "name"
+        folder.mkdir(parents=True)
+        (tmp_path / place).chmod(mode)
+        if mode == 0o1777 and place != "cache/kernels/name":  # as in /tmp, nobody can exchange what is not theirs
+            assert compilation.usable(folder)
+            return
+        with pytest.warns(UserWarning, match=rf"others may write to .*: chmod go-w .*{place}.*every process compiles"):
+            assert not compilation.usable(folder)
+
+    def test_a_group_of_many_is_others(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        tmp_path.chmod(0o770)
+        monkeypatch.setattr(compilation, "_is_own_group", lambda group: False)
+        assert "chmod go-w" in (compilation.stranger_in(tmp_path) or "")
+        monkeypatch.setattr(compilation, "_is_own_group", lambda group: True)
+        assert compilation.stranger_in(tmp_path) is None
+
+    @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives folders away")
+    def test_the_folder_of_somebody_else_is_refused_by_root_too(self, tmp_path: Path) -> None:
+        folder = tmp_path / "cache"
+        folder.mkdir(mode=0o700)
+        os.chown(folder, 12345, 12345)
+        with pytest.warns(UserWarning, match=r"belongs to user 12345, not to 0: remove it, or choose another folder"):
+            assert not compilation.usable(folder)
+        (folder / "own").mkdir(mode=0o700)
+        os.chown(folder / "own", 0, 0)
+        assert "belongs to user 12345" in (compilation.stranger_in(folder / "own") or "")
+
+    def test_a_planted_cache_runs_nothing(self, tmp_path: Path) -> None:
+        """A kernel compiled into a folder that anybody may write is not read back from it."""
+        cache = {"PROXIMO_CACHE_DIR": str(tmp_path / "cache")}
+        assert run(tmp_path, **cache).stdout.split() == ["15", "False", "0"]
+        for index in (tmp_path / "cache").rglob("*.nbi"):
+            index.write_bytes(pickle.dumps(Planted(tmp_path / "marker")))
+        os.chmod(tmp_path / "cache", 0o777)
+        done = run(tmp_path, **cache)
+        assert done.stdout.split() == ["15", "False", "0"]
+        assert "chmod go-w" in done.stderr
+        assert not (tmp_path / "marker").exists()
+
+
+class Planted:
+    """Unpickles to a file that is made."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self):
+        return Path.touch, (self.marker,)

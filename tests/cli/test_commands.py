@@ -323,12 +323,14 @@ def test_an_intrinsic_reward_can_be_asked_for_and_repeated(tmp_path):
     model = A2C.load(run / "model.zip")
     assert repr(model.intrinsic_reward) == repr(RND(beta=0.5, latent_dim=8, kappa=0.1))
     assert model.intrinsic_reward.global_step == 13
-    again = ["train", "--preset", str(run), *words]
-    for further, expected in ([], RND), (["--intrinsic-reward", "icm"], ICM), (["--intrinsic-reward", "none"], None):
-        assert main([*again, *further]) == 0
-        newest = max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        found = A2C.load(newest / "model.zip").intrinsic_reward
-        assert found is None if expected is None else type(found) is expected
+    for further, expected in (
+        ([], repr(model.intrinsic_reward)),
+        (["--intrinsic-reward", "icm"], repr(ICM())),
+        (["--intrinsic-reward-kwargs", "beta = 2"], repr(RND(beta=2))),
+        (["--intrinsic-reward", "none"], "None"),
+    ):
+        repeated = train.run_config(train.parse_arguments(["--preset", str(run), *further])).preset
+        assert repr(repeated.model_arguments().get("intrinsic_reward")) == expected
 
 
 def test_an_augmentation_can_be_asked_for(tmp_path):

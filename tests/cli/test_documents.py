@@ -26,7 +26,12 @@ def code_blocks(path: Path, language: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "saved"),
-    [("README.md", "cartpole"), ("docs/getting-started.md", "cartpole"), ("docs/exploration.md", "curious")],
+    [
+        ("README.md", "cartpole"),
+        ("docs/getting-started.md", "cartpole"),
+        ("docs/exploration.md", "curious"),
+        ("docs/many-processes.md", "cartpole"),
+    ],
 )
 def test_python_examples_run_one_after_the_other(name, saved, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

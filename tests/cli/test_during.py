@@ -166,7 +166,7 @@ def test_the_result_says_what_came_out(tmp_path):
     assert len(result["evaluation"]["episode_rewards"]) == 3
     assert result["evaluation"]["episode_rewards"] == result["evaluation"]["episode_lengths"]
     shutil.copy(run.folder.config, run.folder.result)
-    with pytest.raises(ValueError, match="no valid JSON"):
+    with pytest.raises(ValueError, match="not valid JSON"):
         run.folder.read_result()
 
 

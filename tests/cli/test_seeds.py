@@ -63,7 +63,7 @@ def test_one_failure_does_not_end_the_others(tmp_path):
     printed, _ = process.communicate(timeout=300)
     assert process.returncode == 2, printed
     (group,) = (tmp_path / "runs").iterdir()
-    assert re.fullmatch(r"fragile_Fragile-v0-ppo-seeds-1-7-\d{8}-\d{6}", group.name)
+    assert re.fullmatch(r"fragile_Fragile-v0-ppo-seeds-1_7-\d{8}-\d{6}", group.name)
     assert "PPO on fragile:Fragile-v0: 2 seeds, 2 at a time" in printed
     assert "seed 1: done" in printed
     assert "seed 7 failed: " in printed
@@ -82,6 +82,7 @@ def test_one_failure_does_not_end_the_others(tmp_path):
     assert "mean of 2 seeds" in printed
     assert first.folder.model.stat().st_mtime_ns == before
     assert all(run.folder.read_result()["steps"] == 512 for run in Group.open(group).runs().values())
+    assert len(list((group / "failed").iterdir())) == 1  # without a checkpoint it began again
 
 
 @pytest.mark.slow

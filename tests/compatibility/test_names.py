@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 import types
 import typing
 from types import ModuleType
@@ -36,7 +38,7 @@ ABSENT_MODULES = {
     "sb3_contrib.common.vec_env": "evaluation in processes, of ARS",
 }
 
-ABSENT_NAMES = {
+HANDED_OUT = {  # names that off-policy algorithms need: those of the real library, where it is installed
     "stable_baselines3.common.buffers": {"ReplayBuffer", "DictReplayBuffer", "NStepReplayBuffer"},  # off-policy
     "stable_baselines3.common.policies": {"ContinuousCritic"},  # off-policy
     "stable_baselines3.common.type_aliases": {  # off-policy
@@ -47,7 +49,6 @@ ABSENT_NAMES = {
         "TrainFrequencyUnit",
     },
     "stable_baselines3.common.utils": {"should_collect_more_steps"},  # off-policy
-    # the network cuts sequences where episodes start; no buffer pads them
 }
 
 OWN_CODE = {
@@ -61,7 +62,10 @@ OWN_CODE = {
     },
     "stable_baselines3.common.utils": {
         "check_shape_equal",
+        "constant_fn",
+        "get_linear_fn",
         "get_parameters_by_name",
+        "get_schedule_fn",
         "get_system_info",
         "polyak_update",
         "safe_mean",
@@ -123,7 +127,7 @@ def test_every_name_is_mirrored_or_explained(name: str) -> None:
     ours = importlib.import_module(ours_of(name))
     theirs = public_names(importlib.import_module(name))
     missing = {each for each in theirs if not hasattr(ours, each)}
-    assert missing == ABSENT_NAMES.get(name, set())
+    assert not missing
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -247,25 +251,61 @@ def test_callables_take_the_same_arguments(path: str) -> None:
             assert ours[argument].default == default, argument
 
 
-@pytest.mark.parametrize("name", ["SAC", "DQN", "TD3", "DDPG", "HerReplayBuffer"])
-def test_absent_algorithms_say_why(name: str) -> None:
-    with pytest.raises(
-        ImportError, match=f"{name} is not in proximo.sb3: Proximo is an on-policy library.*A2C and PPO"
-    ):
-        exec(f"from proximo.sb3 import {name}")
-    assert not hasattr(proximo.sb3, name)
-    assert getattr(proximo.sb3, name, None) is None
-    with pytest.raises(AttributeError, match="on-policy library"):
-        getattr(proximo.sb3, name)
+OFF_POLICY = {
+    "proximo.sb3": ["SAC", "DQN", "TD3", "DDPG", "HerReplayBuffer"],
+    "proximo.sb3_contrib": ["ARS", "CrossQ", "QRDQN", "TQC"],
+    **{ours_of(module): sorted(names) for module, names in HANDED_OUT.items()},
+}
 
 
-@pytest.mark.parametrize("name", ["ARS", "CrossQ", "QRDQN", "TQC"])
-def test_absent_algorithms_of_contrib_say_why(name: str) -> None:
-    with pytest.raises(
-        ImportError, match=f"{name} is not in proximo.sb3_contrib.*keep `from sb3_contrib import {name}`"
-    ):
-        exec(f"from proximo.sb3_contrib import {name}")
-    assert not hasattr(proximo.sb3_contrib, name)
+@pytest.mark.parametrize("module", OFF_POLICY)
+def test_off_policy_names_are_the_real_ones(module: str) -> None:
+    theirs = module.replace("proximo.sb3_contrib", "sb3_contrib").replace("proximo.sb3", "stable_baselines3")
+    for name in OFF_POLICY[module]:
+        found: dict[str, typing.Any] = {}
+        exec(f"from {module} import {name}", found)
+        assert found[name] is getattr(importlib.import_module(theirs), name)
+
+
+@pytest.mark.parametrize("name", sorted(ABSENT_MODULES))
+def test_modules_that_are_not_mirrored_are_the_real_ones(name: str) -> None:
+    ours, theirs = importlib.import_module(ours_of(name)), importlib.import_module(name)
+    assert {each: getattr(ours, each) for each in public_names(theirs)} == {
+        each: getattr(theirs, each) for each in public_names(theirs)
+    }
+
+
+def without_the_libraries(script: str) -> str:
+    """What a script prints where neither library is installed."""
+    absent = (
+        "import sys\nclass Absent:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name.split('.')[0] in ('stable_baselines3', 'sb3_contrib'):\n"
+        "            raise ModuleNotFoundError(name, name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", absent + script], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_without_the_libraries_absent_names_say_why() -> None:
+    attempts = [f"from {module} import {name}" for module, names in OFF_POLICY.items() for name in names]
+    attempts += [f"import {ours_of(name)}" for name in ABSENT_MODULES]
+    script = (
+        "import proximo.sb3, proximo.sb3_contrib\n"
+        f"for attempt in {attempts}:\n"
+        "    try:\n        exec(attempt)\n"
+        "    except ImportError as error:\n        print(error)\n"
+        "    else:\n        print(attempt, 'worked')\n"
+        "print(hasattr(proximo.sb3, 'SAC'), hasattr(proximo.sb3_contrib, 'TQC'), getattr(proximo.sb3, 'DQN', None))"
+    )
+    *answers, last = without_the_libraries(script).splitlines()
+    assert last == "False False None"
+    assert len(answers) == len(attempts)
+    for attempt, answer in zip(attempts, answers, strict=True):
+        library = "sb3-contrib" if "sb3_contrib" in attempt else "stable-baselines3"
+        assert "Proximo, an on-policy library, leaves it to" in answer, attempt
+        assert answer.endswith(f"which is not installed: pip install {library}")
 
 
 @pytest.mark.parametrize(
@@ -276,6 +316,11 @@ def test_absent_names_of_rllte_say_why(module: str, name: str, words: str) -> No
     with pytest.raises(ImportError, match=f"{name} is not in proximo.rllte.{module}.*{words}"):
         exec(f"from proximo.rllte.{module} import {name}")
     assert not hasattr(importlib.import_module(f"proximo.rllte.{module}"), name)
+
+
+def test_misspelt_module_is_an_ordinary_import_error() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'proximo\.sb3\.common\.callback'$"):
+        importlib.import_module("proximo.sb3.common.callback")
 
 
 def test_misspelt_name_is_an_ordinary_import_error() -> None:
@@ -294,5 +339,7 @@ def test_version_is_the_mirrored_one() -> None:
 def test_system_info_names_versions(capsys: pytest.CaptureFixture[str]) -> None:
     info, text = proximo.sb3.get_system_info()
     assert capsys.readouterr().out.strip() == text.strip()
+    theirs = stable_baselines3.get_system_info(print_info=False)[0]
+    assert {name: info[name] for name in theirs} == theirs
     assert {"OS", "Python", "Proximo", "PyTorch", "Numpy", "Gymnasium"} <= info.keys()
     assert f"- PyTorch: {info['PyTorch']}\n" in text

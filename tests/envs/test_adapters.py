@@ -326,8 +326,10 @@ class TestStableBaselines3:
     def test_its_single_environment_is_not_monitored_twice(self):
         from stable_baselines3.common.monitor import Monitor as Sb3Monitor
 
-        env = as_vec_env(Sb3Monitor(CountingEnv(2)))
-        assert env.env_is_wrapped(Monitor) == [False]
+        monitored = Sb3Monitor(CountingEnv(2))
+        env = as_vec_env(monitored)
+        assert env.envs[0] is monitored
+        assert env.env_is_wrapped(Monitor) == [True]
 
 
 class TestAsVecEnv:

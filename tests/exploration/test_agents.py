@@ -179,6 +179,24 @@ def test_what_a_step_led_to_is_not_finite(make: Any) -> None:
         assert all(torch.isfinite(part).all() for part in model.intrinsic_reward.networks.parameters())
 
 
+class BrokenMiddle(Counter):
+    """What the second step of an episode shows is not a number."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return (np.full(1, np.nan, np.float32) if self.steps == 2 else observation), reward, terminated, truncated, info
+
+
+def test_a_reward_learns_nothing_from_what_stands_in_for_a_broken_observation() -> None:
+    arguments = {"n_steps": 9, "batch_size": 9, "n_epochs": 1, "seed": 0}
+    model = PPO("MlpPolicy", BrokenMiddle(), **arguments, intrinsic_reward=RND())
+    with pytest.warns(UserWarning, match="touches 6 of 9 steps"):
+        model.learn(9, on_non_finite="skip")
+    statistics = model.intrinsic_reward.statistics["observations"]
+    assert statistics.count == pytest.approx(3.0, abs=1e-3)  # the first step of each episode
+    assert statistics.mean.tolist() == pytest.approx([0.0])
+
+
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(TypeError, match=r"intrinsic_reward is 'rnd'; expected an object such as proximo"):
         PPO("MlpPolicy", "CartPole-v1", intrinsic_reward="rnd")

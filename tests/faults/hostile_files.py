@@ -224,7 +224,7 @@ def _own_files(own: bytes, evil: dict[str, bytes]) -> Iterator[tuple[str, bytes]
         "window negative": {"_stats_window_size": -1},
         "layers of text": {"policy_kwargs": {"net_arch": ["a"]}},
     }.items():
-        yield f"own: {name}", _rewritten({**manifest, "fields": {**fields, **change}}, tensors)
+        yield f"own: {name}", rewritten({**manifest, "fields": {**fields, **change}}, tensors)
     policy = {"observation_space": fields["observation_space"], "action_space": fields["action_space"]}
     for name, change in {
         "of huge layers": {"net_arch": [2**31, 2**31]},
@@ -232,18 +232,18 @@ def _own_files(own: bytes, evil: dict[str, bytes]) -> Iterator[tuple[str, bytes]
         "of unknown arguments": {"evil": 1},
     }.items():
         described = {"content": "policy", "fields": {**policy, **change}, "needs": {}}
-        yield f"own: policy {name}", _rewritten(described, {"policy": tensors["policy"]})
-    yield "own: no fields", _rewritten({**manifest, "fields": []}, tensors)
-    yield "own: no tensors", _rewritten(manifest, {})
-    yield "own: no generator", _rewritten({**manifest, "generator": None}, tensors)
-    yield "own: weights of another policy", _rewritten(manifest, {**tensors, "policy": {"w": torch.zeros(3)}})
+        yield f"own: policy {name}", rewritten(described, {"policy": tensors["policy"]})
+    yield "own: no fields", rewritten({**manifest, "fields": []}, tensors)
+    yield "own: no tensors", rewritten(manifest, {})
+    yield "own: no generator", rewritten({**manifest, "generator": None}, tensors)
+    yield "own: weights of another policy", rewritten(manifest, {**tensors, "policy": {"w": torch.zeros(3)}})
     odd = {**tensors, "optimizer": {"x.exp_avg": torch.zeros(1)}}
-    yield "own: optimiser of other parameters", _rewritten(manifest, odd)
+    yield "own: optimiser of other parameters", rewritten(manifest, odd)
     short = {**tensors, "optimizer": {name: torch.zeros(7) for name in tensors["optimizer"]}}
-    yield "own: optimiser of other shapes", _rewritten(manifest, short)
+    yield "own: optimiser of other shapes", rewritten(manifest, short)
 
 
-def _rewritten(manifest: dict[str, Any], tensors: dict[str, Any]) -> bytes:
+def rewritten(manifest: dict[str, Any], tensors: dict[str, Any]) -> bytes:
     stream = io.BytesIO()
     write_archive(stream, manifest, tensors)
     return stream.getvalue()

@@ -31,7 +31,7 @@ PLAIN = st.recursive(
     | st.binary(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=4)
+        | st.dictionaries(st.text(max_size=5) | st.integers(-(2**59), 2**59), inner, max_size=4)
         | st.tuples(inner, inner)
     ),
     max_leaves=20,
@@ -163,9 +163,13 @@ def test_depth_and_sharing_are_bounded() -> None:
     with pytest.raises(ModelFileError, match="nested deeper"):
         known_value(read_pickle(pickle.dumps(deep)).value)
     shared: Any = [1.0] * 4
-    for _ in range(28):  # 4 ** 28 numbers, were they not shared
+    for _ in range(6):
         shared = [shared] * 4
-    assert len(known_value(read_pickle(pickle.dumps(shared)).value)) == 4
+    assert known_value(read_pickle(pickle.dumps(shared)).value) == shared
+    for _ in range(20):  # 4 ** 27 numbers for whoever walks them, though each level is there once
+        shared = [shared] * 4
+    with pytest.raises(ModelFileError, match="may ask for"):
+        known_value(read_pickle(pickle.dumps(shared)).value)
 
 
 @pytest.mark.parametrize(

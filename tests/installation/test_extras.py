@@ -177,4 +177,4 @@ def test_every_extra_is_used() -> None:
     import tomllib
 
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(USES) == set(declared) - {"test"}
+    assert set(USES) == set(declared) - {"test", "clients"}

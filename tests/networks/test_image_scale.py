@@ -54,9 +54,10 @@ def first_convolutions() -> Iterator[set[float]]:
     found: set[float] = set()
 
     def look(module: nn.Module, inputs: Any) -> None:
-        # building an encoder shows it zeros
-        if isinstance(module, nn.Conv2d) and module.in_channels == 3 and float(inputs[0].max()) != 0.0:
-            found.add(round(float(inputs[0].max()), 6))
+        # building an encoder shows it black images
+        if isinstance(module, nn.Conv2d) and module.in_channels == 3 and not inputs[0].is_meta:
+            brightest = float(inputs[0].max())
+            found.update({round(brightest, 6)} if brightest > 0.0 else ())
 
     handle = register_module_forward_pre_hook(look)
     try:

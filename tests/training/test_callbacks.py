@@ -537,7 +537,7 @@ def test_stop_on_max_episodes_equals_sb3(capsys):
 def test_stop_on_max_episodes_needs_dones():
     callback = ours.StopTrainingOnMaxEpisodes(1)
     callback.init_callback(make_model())
-    with pytest.raises(KeyError, match="dones"):
+    with pytest.raises(AssertionError, match="dones"):
         callback.on_step()
 
 

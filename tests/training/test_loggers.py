@@ -22,6 +22,7 @@ from proximo import PPO
 from proximo.errors import MissingExtraError
 from proximo.training import loggers
 from proximo.training.callbacks import BaseCallback
+from proximo.training.log_formats import CSVOutputFormat
 
 TYPICAL = {
     "rollout/ep_rew_mean": 23.456789,
@@ -159,6 +160,19 @@ def test_csv_header_grows_with_new_keys(tmp_path):
     assert frame["time/steps"].tolist() == [1, 2, 3]
     assert frame["text"][1] == "two\nlines"
     assert frame["loss"].isna().tolist() == [True, True, False]
+
+
+def test_csv_keeps_keys_lists_and_tensors_in_their_columns(tmp_path):
+    values = {"a, b": [1, 2], 'say "x"': torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "two\nlines": (1, "x"), "last": 5}
+    for first in (True, False):  # the second time goes on with the file
+        writer = CSVOutputFormat(str(tmp_path / "progress.csv"), resume=not first)
+        assert writer.keys == ([] if first else list(values))
+        writer.write(values if first else {**values, "new, later": "1,2"}, {})
+        writer.close()
+    with open(tmp_path / "progress.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    told = {key: str(value) for key, value in values.items()}
+    assert rows == [{**told, "new, later": ""}, {**told, "new, later": "1,2"}]
 
 
 def test_log_file_holds_table_and_messages(tmp_path):

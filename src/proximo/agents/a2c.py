@@ -8,6 +8,7 @@ import torch
 
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import MaybeCallback, OnNonFinite, OnPolicyAlgorithm
+from proximo.agents.together import Distributed
 from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import A2CConfig, UpdateSettings
@@ -83,6 +84,7 @@ class A2C(OnPolicyAlgorithm):
         intrinsic_reward: IntrinsicReward | None = None,
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
+        distributed: Distributed = True,
     ) -> None:
         policy_kwargs = dict(policy_kwargs or {})
         if use_rms_prop and "optimizer_class" not in policy_kwargs:

@@ -14,7 +14,8 @@ SHARED_ARGUMENTS = {
     "env": "What to train on: an id, a gymnasium environment or VectorEnv, an EnvPool, or a vector environment.",
     "use_sde": "Explore continuous actions with state-dependent noise (gSDE) instead of independent noise.",
     "sde_sample_freq": "Steps between new noise matrices of gSDE; -1 draws them once per rollout.",
-    "rollout_buffer_class": "A subclass of RolloutBuffer; None is the library's own. Another one runs through PyTorch.",
+    "rollout_buffer_class": "A subclass of RolloutBuffer, also of Stable-Baselines3's own; None is the library's own. "
+    "Another one runs through PyTorch.",
     "rollout_buffer_kwargs": "Further arguments of that class.",
     "stats_window_size": "Episodes over which rollout/ep_rew_mean and its like are averaged.",
     "tensorboard_log": "Folder for TensorBoard's files; None writes none.",
@@ -28,6 +29,8 @@ SHARED_ARGUMENTS = {
     "intrinsic_reward": "A reward for what is new, of proximo.exploration, such as RND(); it is logged apart.",
     "augmentation": "A change of observations that policy and value shall not mind, such as RandomShift(); for Dict "
     "observations a dictionary of them (DrAC, Raileanu et al. 2020).",
+    "distributed": "Whether to train together with the other processes that torchrun started, and how: gathered (each "
+    "learns from all rows) or sharded (each from its own); True is gathered on the fused backend, sharded on torch.",
     "learner_class": "A learner of your own, derived from this algorithm's: see docs/architecture.md.",
 }
 

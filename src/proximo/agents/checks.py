@@ -8,17 +8,22 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from proximo.errors import ArgumentValueError
 from proximo.exploration import IntrinsicReward
 from proximo.functional.actions import leaves
 from proximo.functional.spaces import Space, check_for_nested_spaces, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import ActorCriticPolicy
+from proximo.other_libraries import real_class
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
 
-def checked_buffer_class(buffer_class: type[RolloutBuffer] | None) -> type[RolloutBuffer]:
+def checked_buffer_class(buffer_class: type[Any] | None) -> type[Any]:
     """The class of the rollout buffer; a user's own must work through what the learners call."""
     if buffer_class is None:
         return RolloutBuffer
+    real = real_class("stable_baselines3.common.buffers", "RolloutBuffer")
+    if isinstance(buffer_class, type) and real is not None and real in buffer_class.__mro__:
+        return buffer_class
     if not (isinstance(buffer_class, type) and issubclass(buffer_class, RolloutBuffer)):
         raise TypeError(f"rollout_buffer_class is {buffer_class!r}; expected a subclass of RolloutBuffer")
     if hasattr(buffer_class, "_get_samples"):
@@ -61,6 +66,12 @@ def check_second_value(policy: ActorCriticPolicy, buffer: RolloutBuffer, reward:
         )
 
 
+def checked_distributed(distributed: Any) -> Any:
+    if distributed not in (True, False, "gathered", "sharded"):
+        raise ValueError(f"distributed is {distributed!r}; expected True, False, 'gathered' or 'sharded'")
+    return distributed
+
+
 def check_spaces(observation_space: Space, action_space: Space, use_sde: bool) -> None:
     """Raise for spaces that no policy of the library can read or act in."""
     check_for_nested_spaces(observation_space)
@@ -68,7 +79,7 @@ def check_spaces(observation_space: Space, action_space: Space, use_sde: bool) -
     get_action_dim(action_space)
     for space in leaves(action_space):
         if isinstance(space, spaces.Box) and not np.isfinite(np.stack([space.low, space.high])).all():
-            raise ValueError(
+            raise ArgumentValueError(
                 f"action space {space} has an infinite bound; a continuous action needs finite low and high "
                 "(wrap the environment in gymnasium.wrappers.RescaleAction or ClipAction)"
             )
@@ -91,7 +102,7 @@ def check_policy_reads_observations(
     normalized = not policy_kwargs.get("normalize_images", True)
     reads_images = kind == "Cnn" and "features_extractor_class" not in policy_kwargs
     if reads_images and not is_image_space(observation_space, normalized_image=normalized):
-        raise ValueError(
+        raise ArgumentValueError(
             f"{name} reads images (Box of three dimensions, uint8, 0 to 255), got {observation_space}; use "
             f"{name.replace(kind, 'Mlp')!r} for vectors, or policy_kwargs={{'normalize_images': False}} for float "
             "images"

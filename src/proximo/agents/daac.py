@@ -10,6 +10,7 @@ import torch
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
+from proximo.agents.together import Distributed
 from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import DAACConfig
@@ -84,6 +85,7 @@ class DAAC(PPO):
         intrinsic_reward: IntrinsicReward | None = None,
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
+        distributed: Distributed = True,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), DAACConfig))
 
@@ -107,6 +109,9 @@ class DAAC(PPO):
                 "own_value out, or use PPO"
             )
         super()._bind_intrinsic_reward()
+
+    def _sharding_obstacle(self) -> str | None:
+        return super()._sharding_obstacle() or "DAAC learns from all rows"
 
     def _own_tensors(self) -> dict[str, torch.Tensor]:
         return {"updates": torch.tensor(self.learner.updates)}

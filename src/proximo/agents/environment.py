@@ -9,14 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from proximo.agents.checks import check_policy_reads_observations, check_spaces
+from proximo.agents.together import TogetherSide, share_statistics
 from proximo.data import Array, Info, Observation
 from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from proximo.envs.adapters.foreign import without_adapter
+from proximo.envs.vector.normalize import has_seen_nothing, load_normalizer_state, normalizer_state
+from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import Space, check_for_correct_spaces
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
 from proximo.rollout.collector import Collector
 
 
-class EnvironmentSide:
+class EnvironmentSide(TogetherSide):
     """Holds the vector environment and the collector that steps it."""
 
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]]
@@ -37,13 +41,17 @@ class EnvironmentSide:
     def _take_env(self, env: VecEnv) -> None:
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self._check_spaces()
-        self.n_envs = env.num_envs
-        self.env = env
+        exchange = self._joined(env)
+        self.n_envs = env.num_envs if exchange is None else exchange.share.total
+        self.env = without_adapter(env)
         self._collector = Collector(env, self.ep_info_buffer, self.ep_success_buffer)
+        self._collector.exchange = exchange
         if (normalizer := self.get_vec_normalize_env()) is not None:
-            if self._loaded_statistics is not None and normalizer.has_seen_nothing():
-                normalizer.load_state(self._loaded_statistics)
+            if self._loaded_statistics is not None and has_seen_nothing(normalizer):
+                load_normalizer_state(normalizer, self._loaded_statistics)
             self._loaded_statistics = None  # from here on they are the environment's
+        if exchange is not None:
+            share_statistics(env, exchange)
 
     def _check_spaces(self) -> None:
         check_spaces(self.observation_space, self.action_space, self.use_sde)
@@ -51,6 +59,7 @@ class EnvironmentSide:
         check_policy_reads_observations(self.policy_class, known, self.observation_space, self.policy_kwargs)
 
     def get_env(self) -> VecEnv | None:
+        """The vector environment; one of Stable-Baselines3's as it was given."""
         return self.env
 
     def get_vec_normalize_env(self) -> VecNormalize | None:
@@ -59,14 +68,16 @@ class EnvironmentSide:
     def normalizer_statistics(self) -> dict[str, Array] | None:
         """Of the environment's ``VecNormalize``; without one, those that the model's file held for an env to come."""
         normalizer = self.get_vec_normalize_env()
-        return self._loaded_statistics if normalizer is None else normalizer.state()
+        return self._loaded_statistics if normalizer is None else normalizer_state(normalizer)
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Train on another environment of the same spaces and number."""
         wrapped = as_vec_env(env, monitor=self._monitor_wrapper, verbose=self.verbose)
-        if wrapped.num_envs != self.n_envs:
-            raise ValueError(
-                f"the model was made for {self.n_envs} environments, this one has {wrapped.num_envs}; to change the "
+        exchange = self._exchange
+        expected = self.n_envs if exchange is None else exchange.share.count
+        if wrapped.num_envs != expected:
+            raise ArgumentValueError(
+                f"the model was made for {expected} environments, this one has {wrapped.num_envs}; to change the "
                 f"number, save the model and call {type(self).__name__}.load(path, env=env)"
             )
         check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
@@ -78,7 +89,9 @@ class EnvironmentSide:
 
     def _required_collector(self) -> Collector:
         if self._collector is None:
-            raise ValueError("the model has no environment; call set_env(env), or pass env= to load(), before learn()")
+            raise ArgumentValueError(
+                "the model has no environment; call set_env(env), or pass env= to load(), before learn()"
+            )
         return self._collector
 
     # what subclasses with a ``collect_rollouts`` of their own read and write: the collector's place in the episodes

@@ -55,12 +55,16 @@ class Hosted(OnPolicyAlgorithm):
         self.after_log: Callable[[], None] | None = None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="batch_size .* does not divide")  # the host has said so
-            OnPolicyAlgorithm.__init__(self, type(network), env, config, policy_kwargs=policy_kwargs, **options)
+            OnPolicyAlgorithm.__init__(
+                self, type(network), env, config, policy_kwargs=policy_kwargs, distributed=False, **options
+            )
 
     def _make_policy(self) -> ActorCriticPolicy:
         return self._network
 
-    def _make_buffer(self) -> RolloutBuffer:
+    def _make_buffer(
+        self, environments: int | None = None, buffer_class: type[RolloutBuffer] | None = None
+    ) -> RolloutBuffer:
         buffer: RolloutBuffer = self._host.storage.buffer
         return buffer
 

@@ -18,11 +18,13 @@ from proximo.agents.arguments import describe_arguments
 from proximo.agents.checks import (
     check_second_value,
     checked_buffer_class,
+    checked_distributed,
     checked_intrinsic_reward,
     checked_learner_class,
 )
 from proximo.agents.environment import EnvironmentSide
 from proximo.agents.saving import FileSide
+from proximo.agents.together import Distributed
 from proximo.augmentation import Augmentation, check_augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.backends.runtime import Runtime
@@ -31,9 +33,12 @@ from proximo.data import Array, Info, Metrics, Observation, Rollout, Schedule
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import near_matches
 from proximo.exploration import IntrinsicReward
+from proximo.files.known_values import own_class
 from proximo.functional.schedules import FloatSchedule
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy, RecurrentState, get_device
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
+from proximo.other_libraries import stands_for
+from proximo.rollout.adapted_storage import AdaptedRolloutBuffer
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import (
@@ -62,6 +67,7 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
         torch.backends.cudnn.benchmark = False
 
 
+@stands_for("stable_baselines3.common.on_policy_algorithm", "OnPolicyAlgorithm")
 class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     """An on-policy algorithm in the shape of Stable-Baselines3's.
 
@@ -110,21 +116,24 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         learner_class: type[Any] | None = None,
         intrinsic_reward: IntrinsicReward | None = None,
         augmentation: Augmentation | None = None,
+        distributed: Distributed = True,
         _init_setup_model: bool = True,
     ) -> None:
         for name, value in config.as_dict().items():
             setattr(self, name, value)
         self._know(config)
         self.policy_class = self._resolve_policy(policy)
-        self.policy_kwargs = dict(policy_kwargs or {})
+        self.policy_kwargs = {name: own_class(value) for name, value in (policy_kwargs or {}).items()}
         if not isinstance(sde_sample_freq, int):
             raise TypeError(f"sde_sample_freq is {sde_sample_freq!r}; expected a number of steps, or -1 for a rollout")
         self.use_sde, self.sde_sample_freq = use_sde, sde_sample_freq
-        self.rollout_buffer_class = checked_buffer_class(rollout_buffer_class)
+        self.rollout_buffer_class = checked_buffer_class(own_class(rollout_buffer_class))
         self.rollout_buffer_kwargs = dict(rollout_buffer_kwargs or {})
         self.learner_class = checked_learner_class(learner_class, self.default_learner_class)
         self.intrinsic_reward = checked_intrinsic_reward(intrinsic_reward)
         self.augmentation = augmentation
+        self.distributed = checked_distributed(distributed)
+        self._own_buffer: RolloutBuffer | None = None  # of this process's rollout, where all learn from all rows
         self.tensorboard_log = tensorboard_log
         self.verbose = verbose
         self.seed = seed
@@ -173,6 +182,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             if policy not in self.policy_aliases:
                 raise ValueError(f"unknown policy {policy!r}; {near_matches(policy, self.policy_aliases)}")
             return self.policy_aliases[policy]
+        policy = own_class(policy)
         if not (isinstance(policy, type) and issubclass(policy, ActorCriticPolicy)):
             raise TypeError(
                 f"policy is {policy!r}; expected one of {', '.join(self.policy_aliases)} or a subclass of "
@@ -191,13 +201,18 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self.learner = self._make_learner()
         self._bind_intrinsic_reward()  # after the policy: a seed makes the same policy with and without it
         self._bind_augmentation()
-        if self.verbose >= 1:
-            print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self.runtime.bind()
+        if self._exchange is not None:
+            self._start_alike(self._exchange)
+            self._distribute(self._exchange)
+        if self.verbose >= 1 and self.rank == 0:
+            print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self._know(self.config_class(**{name: plain_number(getattr(self, name)) for name in self.config_class.names()}))
 
     def _make_policy(self) -> ActorCriticPolicy:
-        return self.policy_class(lr_schedule=self.lr_schedule, **self.policy_arguments())
+        arguments = self.policy_arguments()
+        spaces = arguments.pop("observation_space"), arguments.pop("action_space")  # a user's class may rename them
+        return self.policy_class(*spaces, self.lr_schedule, **arguments)
 
     def policy_arguments(self) -> dict[str, Any]:
         """What the policy is built with, besides the learning rate."""
@@ -217,7 +232,11 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         reward.bind(self.observation_space, self.action_space, self.n_envs, self.device)
         if reward.own_value:
             check_second_value(self.policy, self.rollout_buffer, type(reward).__name__)
-            self.rollout_buffer.rollout.own_stream = allocate_stream(self.n_steps, self.n_envs)
+            self._allocate_own_stream(self.rollout_buffer)
+
+    def _allocate_own_stream(self, buffer: RolloutBuffer) -> None:
+        if self.intrinsic_reward is not None and self.intrinsic_reward.own_value:
+            buffer.rollout.own_stream = allocate_stream(self.n_steps, buffer.n_envs)
 
     def _bind_augmentation(self) -> None:
         if self.augmentation is not None:
@@ -232,17 +251,22 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     def _make_learner(self) -> Any:
         return checked_learner_class(self.learner_class, self.default_learner_class)(self.runtime)
 
-    def _make_buffer(self) -> RolloutBuffer:
-        buffer = self.rollout_buffer_class(
+    def _make_buffer(
+        self, environments: int | None = None, buffer_class: type[RolloutBuffer] | None = None
+    ) -> RolloutBuffer:
+        kind = buffer_class or self.rollout_buffer_class
+        buffer = kind(
             self.n_steps,
             self.observation_space,
             self.action_space,
             device=self.device,
             gae_lambda=self.gae_lambda,
             gamma=self.gamma,
-            n_envs=self.n_envs,
-            **self.rollout_buffer_kwargs,
+            n_envs=self.n_envs if environments is None else environments,
+            **(self.rollout_buffer_kwargs if buffer_class is None else {}),
         )
+        if not isinstance(buffer, RolloutBuffer):
+            buffer = AdaptedRolloutBuffer(buffer)
         if self.policy_class.recurrent:
             buffer.rollout.sequence_length = self._sequence_length()
         return buffer
@@ -288,7 +312,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     def _fusing_obstacle(self) -> str | None:
         """What besides the policy keeps the kernels from running it."""
         if not is_stock(self.rollout_buffer):  # kernels read the memory, and would not call a subclass's get()
-            return f"rollout buffer is {type(self.rollout_buffer).__name__}"
+            return f"rollout buffer is {self.rollout_buffer_class.__name__}"
         obstacle: str | None = self.learner.obstacle()
         return obstacle
 
@@ -301,21 +325,25 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         return self._logger
 
     def set_logger(self, logger: Logger) -> None:
-        """Log here instead of where ``verbose`` and ``tensorboard_log`` say."""
-        self._logger = logger
+        """Log here instead of where ``verbose`` and ``tensorboard_log`` say; of many processes, only the first does."""
+        self._logger = logger if self.rank == 0 else Logger(None, [])
         self._custom_logger = True
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed Python, NumPy, torch, the action space, the environments and the model's own generator."""
         if seed is None:
             # follows NumPy's global generator, so that seeding that one makes a run repeatable
-            self._seed_generator(int(np.random.randint(2**31)))  # noqa: NPY002
+            drawn = int(np.random.randint(2**31))  # noqa: NPY002
+            if self._exchange is not None:  # processes that train together draw alike
+                drawn, state = self._exchange.group.first((drawn, torch.get_rng_state()), "seeding a model")
+                torch.set_rng_state(state)
+            self._seed_generator(drawn)
             return
         set_random_seed(seed, using_cuda=self.device.type == "cuda")
         self._seed_generator(seed)
         self.action_space.seed(seed)
         if self.env is not None:
-            self.env.seed(seed)
+            self.env.seed(seed + (0 if self._exchange is None else self._exchange.share.first))
 
     def _seed_generator(self, seed: int) -> None:
         # in place: the backend holds the same object
@@ -371,12 +399,13 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         stops with where and when, ``"skip"`` leaves out the steps or minibatches it touches. The weights stay finite
         either way.
         """
-        self._mask_actions(use_masking)
-        self._set_on_non_finite(on_non_finite)
-        total_timesteps, callback = self._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, tb_log_name or self.run_name, progress_bar
-        )
-        TrainingLoop(self, callback, log_interval).run(total_timesteps, locals(), globals())
+        with self._telling_failures():
+            self._mask_actions(use_masking)
+            self._set_on_non_finite(on_non_finite)
+            total_timesteps, callback = self._setup_learn(
+                total_timesteps, callback, reset_num_timesteps, tb_log_name or self.run_name, progress_bar
+            )
+            TrainingLoop(self, callback, log_interval).run(total_timesteps, locals(), globals())
         return self
 
     def resume(self, callback: MaybeCallback = None, **options: Any) -> Self:
@@ -407,6 +436,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
         collector = self._required_collector()
+        if self._exchange is not None and self._is_sharded() != (self._own_buffer is None):
+            self._distribute(self._exchange)  # something has changed since the model was made
         self.start_time = time.time_ns()
         if reset_num_timesteps:
             self._training_state = None
@@ -420,7 +451,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._iteration = 0
         self._num_timesteps_at_start = self.num_timesteps
         if not self._custom_logger:
-            self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
+            place = (self.verbose, self.tensorboard_log) if self.rank == 0 else (0, None)
+            self._logger = configure_logger(*place, tb_log_name, reset_num_timesteps)
         return total_timesteps, self._init_callback(callback, progress_bar)
 
     def _init_callback(self, callback: MaybeCallback, progress_bar: bool = False) -> BaseCallback:
@@ -441,8 +473,11 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
                 f"the rollout buffer holds {rollout_buffer.buffer_size} steps, {n_rollout_steps} were asked for; give "
                 "n_steps to the constructor, or to load(), which make a buffer of that size"
             )
+        own, whole = rollout_buffer, None
+        if self._own_buffer is not None:
+            own, whole = self._own_buffer, rollout_buffer
         if self.policy.recurrent:
-            rollout_buffer.rollout.sequence_length = self._sequence_length()  # batch_size may have changed
+            own.rollout.sequence_length = self._sequence_length()  # batch_size may have changed
         context = {
             "self": self,
             "env": env,
@@ -456,7 +491,9 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         collector.keep_final_observations = self.intrinsic_reward is not None
         listener = CallbackListener(self, callback)
         with self.runtime.held() as backend:
-            if not collector.collect(backend, rollout_buffer, listener, context):
+            if not collector.collect(backend, own, listener, context, whole):
+                if collector.exchange is not None:
+                    listener.count_whole(collector.steps_counted * self.n_envs)
                 return False
         listener.count_whole(n_rollout_steps * self.n_envs)
         self._finish_rollout(rollout_buffer)
@@ -471,7 +508,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             reward.skip_non_finite = collector.skip_non_finite
             collector.shape_rewards(buffer.rollout, reward.shape)
         collector.leave_out_non_finite(buffer.rollout)
-        estimate_advantages(buffer, collector.episode_starts)
+        estimate_advantages(buffer, collector.following_starts)
         if reward is not None:
             if reward.own_value:
                 discount = self.gamma if reward.discount is None else reward.discount

@@ -11,6 +11,7 @@ from proximo.agents.arguments import constructor_arguments
 from proximo.agents.checks import checked_learner_class
 from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
+from proximo.agents.together import Distributed
 from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import PPGConfig
@@ -20,6 +21,7 @@ from proximo.learners.ppg import PPGLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.phasic import PHASIC_POLICY_ALIASES, PHASIC_TWINS, PhasicPolicy
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
+from proximo.rollout.exchange import RolloutExchange
 from proximo.rollout.phase import PhaseBuffer, in_gigabytes
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import BaseCallback
@@ -96,6 +98,7 @@ class PPG(PPO):
         intrinsic_reward: IntrinsicReward | None = None,
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
+        distributed: Distributed = True,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPGConfig))
 
@@ -128,6 +131,13 @@ class PPG(PPO):
         phase = PhaseBuffer(self.rollouts_per_phase, self.n_steps, self.n_envs, self.observation_space)
         kind: type[PPGLearner] = checked_learner_class(self.learner_class, self.default_learner_class)
         return kind(self.runtime, phase)
+
+    def _distribute(self, exchange: RolloutExchange) -> None:
+        super()._distribute(exchange)
+        if (share := exchange.share if self._own_buffer is None else None) != self.learner.phase.share:
+            self.learner.phase = PhaseBuffer(
+                self.rollouts_per_phase, self.n_steps, self.n_envs, self.observation_space, share=share
+            )
 
     @property
     def auxiliary_bytes(self) -> int:

@@ -8,6 +8,7 @@ import torch
 
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
+from proximo.agents.together import Distributed
 from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import PPOConfig, UpdateSettings
@@ -80,6 +81,7 @@ class PPO(OnPolicyAlgorithm):
         intrinsic_reward: IntrinsicReward | None = None,
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
+        distributed: Distributed = True,
     ) -> None:
         super().__init__(**constructor_arguments(locals(), PPOConfig))
 

@@ -9,6 +9,7 @@ import torch
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
+from proximo.agents.together import Distributed
 from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import PPOConfig
@@ -66,6 +67,7 @@ class RecurrentPPO(PPO):
         intrinsic_reward: IntrinsicReward | None = None,
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
+        distributed: Distributed = True,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import torch
 
+from proximo.distributed import Group, join
 from proximo.persistence import model_files, training_state
 from proximo.training.callbacks import BaseCallback
 
 
+def _from_first(group: Group, path: str | Path | BinaryIO) -> BinaryIO:
+    """The file that the first process reads, for all of them."""
+    data = None
+    if group.rank == 0:
+        with group.telling_failures():
+            data = Path(path).read_bytes() if isinstance(path, str | Path) else path.read()
+    return BytesIO(group.first(data, "loading a model") or b"")
+
+
 class FileSide:
     """What an agent offers to be saved, loaded and resumed."""
+
+    saved_attributes: ClassVar[tuple[str, ...]] = ()
+    """Attributes of a subclass that its model files hold: plain values. A file sets no others besides the library's."""
 
     _callback: BaseCallback | None  # of the current training
     _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
@@ -41,8 +55,18 @@ class FileSide:
     def save(
         self, path: str | Path | BinaryIO, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
     ) -> None:
-        """Write the model as one safe file: nothing in it is code, and it appears whole or not at all."""
-        model_files.save(self, path, exclude=exclude, include=include)  # type: ignore[arg-type]
+        """Write the model as one safe file: nothing in it is code, and it appears whole or not at all.
+
+        Attributes of a subclass are saved when its ``saved_attributes`` names them. Of processes that train together
+        only the first writes files, so all of them may call this.
+        """
+        if self._writes(path):
+            model_files.save(self, path, exclude=exclude, include=include)  # type: ignore[arg-type]
+
+    def _writes(self, path: str | Path | BinaryIO) -> bool:
+        """Whether this process writes there: a stream is its own, a file is the first one's."""
+        first: bool = self.rank == 0  # type: ignore[attr-defined]
+        return first or not isinstance(path, str | Path)
 
     @classmethod
     def load(
@@ -60,8 +84,10 @@ class FileSide:
         ``custom_objects`` supplies values that have no safe form in a file (a lambda, a class of yours), and
         overrides others; ``kwargs`` override attributes. A checkpoint's training state takes effect in
         ``learn(…, reset_num_timesteps=False)`` or :meth:`resume`; ``custom_objects={"training_state": None}`` leaves
-        it out.
+        it out. With an ``env``, processes that train together load together, and only the first needs the file.
         """
+        if env is not None and kwargs.get("distributed", True) and (group := join()) is not None:
+            path = _from_first(group, path)
         return model_files.load(
             cls,  # type: ignore[type-var]
             path,
@@ -84,10 +110,15 @@ class FileSide:
 
     # -- checkpoints
 
+    def has_state(self) -> bool:
+        """Whether the environments can tell their state, so that a training can go on exactly."""
+        return self._required_collector().env.has_state()  # type: ignore[attr-defined]
+
     def training_state(self, boundary: bool = False) -> dict[str, Any]:
         """All that decides how the training goes on, besides the model itself; to be called between iterations.
 
-        At a ``boundary`` the environments are seeded and reset instead of being asked for their state.
+        At a ``boundary`` the environments are seeded and reset instead of being asked for their state. Of processes
+        that train together all must call this: each adds the state of its environments.
         """
         return training_state.take(self, self._callback, boundary)  # type: ignore[arg-type]
 
@@ -98,7 +129,8 @@ class FileSide:
         """
         training_state.check_finite(self)  # type: ignore[arg-type]
         given = self.training_state() if state is None else state
-        model_files.save(self, path, training_state=given)  # type: ignore[arg-type]
+        if self._writes(path):
+            model_files.save(self, path, training_state=given)  # type: ignore[arg-type]
 
     def _restore_training(self, callback: BaseCallback) -> None:
         """Go on from the checkpoint that the model was loaded from, if it is to."""

@@ -8,6 +8,7 @@ import torch
 
 from proximo.agents.arguments import constructor_arguments
 from proximo.agents.on_policy import OnPolicyAlgorithm
+from proximo.agents.together import Distributed
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import TRPOConfig
 from proximo.data import Schedule
@@ -74,6 +75,7 @@ class TRPO(OnPolicyAlgorithm):
         precision: Precision = "float32",
         learner_class: type[TRPOLearner] | None = None,
         intrinsic_reward: IntrinsicReward | None = None,
+        distributed: Distributed = True,
     ) -> None:
         super().__init__(**constructor_arguments(locals(), TRPOConfig))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -51,14 +52,11 @@ def plot_interval_estimates(
         _require("algorithm", algorithms, metrics_dict[metric])
     size = (subfigure_width * len(metric_names) + 1.0, row_height * len(algorithms) + 1.1)
     figure, panels = pyplot.subplots(1, len(metric_names), figsize=size, sharey=True, layout="constrained")
-    shades = _shades(algorithms, colors)
+    shades = shades_of(algorithms, colors)
     for axes, metric in zip(np.atleast_1d(panels), metric_names, strict=True):
-        for row, algorithm in enumerate(algorithms):
-            _draw_bar(axes, row, metrics_dict[metric][algorithm], shades[algorithm], interval_height)
+        draw_intervals(axes, {name: metrics_dict[metric][name] for name in algorithms}, shades, interval_height)
         axes.set_title(metric, fontsize=12, fontweight="bold")
-        axes.set_yticks(range(len(algorithms)), algorithms)
         axes.xaxis.set_major_locator(MaxNLocator(max_ticks))
-        _dress_rows(axes, len(algorithms))
     figure.supxlabel(xlabel, fontsize=11)
     return figure, panels
 
@@ -81,22 +79,15 @@ def plot_probability_improvement(
     if not poi_dict:
         raise ValueError("nothing to plot: poi_dict has no pair")
     pairs = [_pair(name, pair_separator) for name in poi_dict]
-    shades = _shades(list(poi_dict), colors)
+    shades = shades_of(list(poi_dict), colors)
     figure, axes = pyplot.subplots(figsize=figsize or (6.0, 0.5 * len(pairs) + 1.1), layout="constrained")
-    axes.axvline(0.5, color="#7F7F7F", linestyle="--", linewidth=1.0, zorder=1)
-    for row, (name, estimate) in enumerate(poi_dict.items()):
-        _draw_bar(axes, row, estimate, shades[name], interval_height, alpha)
+    right = draw_improvements(axes, poi_dict, [y for _, y in pairs], shades, interval_height, alpha)
     axes.set_yticks(range(len(pairs)), [x for x, _ in pairs])
     axes.set_ylabel(left_ylabel)
+    right.set_ylabel(right_ylabel)
     axes.set_xlabel(xlabel)
     if xticks is not None:
         axes.set_xticks(list(xticks))
-    _dress_rows(axes, len(pairs))
-    right = axes.secondary_yaxis("right")
-    right.set_yticks(range(len(pairs)), [y for _, y in pairs])
-    right.set_ylabel(right_ylabel)
-    right.tick_params(length=0)
-    right.spines["right"].set_visible(False)
     return figure, axes
 
 
@@ -131,13 +122,10 @@ def plot_performance_profile(
         axes.set_xticks(positions[marked], [f"{threshold:.3g}" for threshold in thresholds[marked]])
     elif xticks is not None:
         axes.set_xticks(list(xticks))
-    shades = _shades(list(profile_dict), colors)
-    for algorithm, (values, bounds) in profile_dict.items():
-        style = (linestyles or {}).get(algorithm, "solid")
-        axes.plot(positions, values, color=shades[algorithm], linestyle=style, linewidth=1.8, label=algorithm)
-        axes.fill_between(positions, *bounds, color=shades[algorithm], alpha=alpha, linewidth=0)
-    axes.set_yticks(list(yticks) if yticks is not None else [0.0, 0.25, 0.5, 0.75, 1.0])
-    _dress_lines(axes, xlabel, ylabel, legend)
+    draw_profiles(axes, profile_dict, positions, shades_of(list(profile_dict), colors), alpha, linestyles or {})
+    if yticks is not None:
+        axes.set_yticks(list(yticks))
+    dress_lines(axes, xlabel, ylabel, legend)
     return figure, axes
 
 
@@ -158,14 +146,58 @@ def plot_sample_efficiency_curve(
 
     _require("algorithm", algorithms, sampling_dict)
     figure, axes = pyplot.subplots(figsize=figsize, layout="constrained")
-    shades = _shades(algorithms, colors)
+    shades = shades_of(algorithms, colors)
     for algorithm in algorithms:
         values, lower, upper = (np.asarray(each, np.float64).reshape(-1) for each in sampling_dict[algorithm])
         shade = shades[algorithm]
         axes.plot(frames, values, color=shade, marker=marker, markersize=4, linewidth=linewidth, label=algorithm)
         axes.fill_between(frames, lower, upper, color=shade, alpha=0.18, linewidth=0)
-    _dress_lines(axes, xlabel, ylabel, legend)
+    dress_lines(axes, xlabel, ylabel, legend)
     return figure, axes
+
+
+def draw_intervals(
+    axes: Axes, estimates: Mapping[str, Estimate], shades: Mapping[str, Any], height: float = 0.6, alpha: float = 0.75
+) -> None:
+    """One row per name, the first on top."""
+    for row, (name, estimate) in enumerate(estimates.items()):
+        _draw_bar(axes, row, estimate, shades[name], height, alpha)
+    axes.set_yticks(range(len(estimates)), list(estimates))
+    _dress_rows(axes, len(estimates))
+
+
+def draw_improvements(
+    axes: Axes,
+    estimates: Mapping[str, Estimate],
+    rivals: Sequence[str],
+    shades: Mapping[str, Any],
+    height: float = 0.6,
+    alpha: float = 0.75,
+) -> Any:
+    """One row per pair, dashed where neither is better; the rivals stand at the right axis, which is returned."""
+    axes.axvline(0.5, color="#7F7F7F", linestyle="--", linewidth=1.0, zorder=1)
+    draw_intervals(axes, estimates, shades, height, alpha)
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(range(len(rivals)), list(rivals))
+    right.tick_params(length=0)
+    right.spines["right"].set_visible(False)
+    return right
+
+
+def draw_profiles(
+    axes: Axes,
+    profiles: Mapping[str, Estimate],
+    positions: Array,
+    shades: Mapping[str, Any],
+    alpha: float = 0.18,
+    linestyles: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """A line with its interval per name."""
+    for name, (values, bounds) in profiles.items():
+        style = linestyles.get(name, "solid")
+        axes.plot(positions, values, color=shades[name], linestyle=style, linewidth=1.8, label=name)
+        axes.fill_between(positions, *bounds, color=shades[name], alpha=alpha, linewidth=0)
+    axes.set_yticks([0.0, 0.25, 0.5, 0.75, 1.0])
 
 
 def _draw_bar(axes: Axes, row: int, estimate: Estimate, shade: Any, height: float, alpha: float = 0.75) -> None:
@@ -184,7 +216,7 @@ def _dress_rows(axes: Axes, rows: int) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _dress_lines(axes: Axes, xlabel: str, ylabel: str, legend: bool) -> None:
+def dress_lines(axes: Axes, xlabel: str, ylabel: str, legend: bool) -> None:
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(color=_GRID, linewidth=0.6)
@@ -195,7 +227,7 @@ def _dress_lines(axes: Axes, xlabel: str, ylabel: str, legend: bool) -> None:
         axes.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none")
 
 
-def _shades(names: Sequence[str], colors: Colors) -> dict[str, Any]:
+def shades_of(names: Sequence[str], colors: Colors) -> dict[str, Any]:
     if colors is None:
         return dict(zip(names, itertools.cycle(PALETTE), strict=False))
     if isinstance(colors, Mapping):

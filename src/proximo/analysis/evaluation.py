@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.data import Array, Info, Observation, StepArrays
+from proximo.distributed import show_life
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.adapters.foreign import ForeignVecEnvAdapter
 from proximo.envs.adapters.gymnasium_vector import VectorEnvAdapter
-from proximo.envs.vector.normalize import unwrap_vec_normalize
+from proximo.envs.vector.normalize import has_seen_nothing, unwrap_vec_normalize
 from proximo.envs.vector.transpose import VecTransposeImage
 from proximo.envs.vector.vec_env import VecEnv, VecEnvWrapper, arrays_from_step, copy_observation, is_vecenv_wrapped
 from proximo.envs.vector.vec_monitor import VecMonitor
@@ -48,6 +49,15 @@ class Evaluation:
     episode_rewards: tuple[float, ...]
     episode_lengths: tuple[int, ...]
     successes: tuple[bool, ...] = ()  # of the episodes that reported ``is_success``
+
+    @classmethod
+    def joined(cls, parts: Sequence[Evaluation]) -> Evaluation:
+        """The episodes of several evaluations, one after the other."""
+        rewards, lengths, successes = (
+            tuple(value for part in parts for value in getattr(part, name))
+            for name in ("episode_rewards", "episode_lengths", "successes")
+        )
+        return cls(rewards, lengths, successes)
 
     @property
     def mean(self) -> float:
@@ -113,6 +123,7 @@ def evaluate(
         for step, variables in steps:
             if step is None:
                 continue
+            show_life("evaluating")
             tally.add(step, callback, variables | arguments)
             if progress is not None:
                 progress(len(tally.rewards))
@@ -285,6 +296,8 @@ def _ends(step: StepArrays) -> Array:
 def _vector_env_as_given(env: Any) -> VecEnv:
     """``env`` as a vector environment, its images left as they are: a hand-written predictor may expect them so."""
     vec_env = as_vec_env(env, monitor=isinstance(env, str))  # nothing can stand between an id and its monitor
+    if isinstance(vec_env, ForeignVecEnvAdapter) and vec_env.venv is not env:
+        return ForeignVecEnvAdapter(env)
     return vec_env.venv if isinstance(vec_env, VecTransposeImage) and vec_env is not env else vec_env
 
 
@@ -294,7 +307,7 @@ def _warn_of_another_scale(model: Predictor, env: VecEnv) -> None:
     normalizer = unwrap_vec_normalize(env)
     if statistics is None or not any(name.startswith("obs") for name in statistics):
         return
-    if normalizer is None or normalizer.has_seen_nothing():
+    if normalizer is None or has_seen_nothing(normalizer):
         warnings.warn(
             f"the model was trained on normalised observations, this environment "
             f"{'shows them as they are' if normalizer is None else 'has no statistics to normalise by'}. Give it "

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.data import Array
-from proximo.errors import near_matches
-from proximo.functional.statistics import mean_interval
+from proximo.errors import ModelFileError, near_matches
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import parse_json, printable
+from proximo.functional.statistics import mean_intervals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +29,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 LEGEND_WIDTH = 72  # characters
 LEGEND_LINES_WITHIN = 6
 
-_LABELS = {
+LABELS = {
     "time/total_timesteps": "environment steps",
     "time/time_elapsed": "seconds",
     "time/iterations": "iterations",
@@ -44,18 +45,36 @@ def read_curve(run: str | os.PathLike[str], x: str, y: str) -> tuple[NDArray[np.
 
     ``run`` is the run folder or the file.
     """
-    path = _progress_file(Path(run))
-    rows = _read_rows(path)
-    known = {key for row in rows for key in row}
+    path = progress_file(Path(run))
+    columns, rows = _read_table(path)
     for key in (x, y):
-        if key not in known:
-            raise ValueError(f"{path} has no column {key!r}; {near_matches(key, known)}")
-    points = [(_number(row.get(x)), _number(row.get(y))) for row in rows]
-    finite = sorted({point[0]: point for point in points if np.isfinite(point).all()}.values())
-    if not finite:
+        if key not in columns:
+            raise ValueError(f"{path} has no column {key!r}; {near_matches(key, columns[:100])}")
+    curve = _curve([(_number(row.get(x)), _number(row.get(y))) for row in rows])
+    if not len(curve[0]):
         raise ValueError(f"{path} has no row in which both {x!r} and {y!r} are numbers")
-    columns = np.array(finite, np.float64)
-    return columns[:, 0], columns[:, 1]
+    return curve
+
+
+def read_curves(
+    run: str | os.PathLike[str], x: str = "time/total_timesteps"
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Every column of a run's progress file over column ``x``; columns without a finite number are left out."""
+    columns, rows = _read_table(progress_file(Path(run)))
+    points: dict[str, list[tuple[float, float]]] = {name: [] for name in columns}
+    for row in rows:
+        place = _number(row.get(x))
+        for name, value in row.items():
+            points[name].append((place, _number(value)))
+    curves = {name: _curve(pairs) for name, pairs in points.items()}
+    return {name: curve for name, curve in curves.items() if len(curve[0])}
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The points that are finite, by rising x; of those with one x the last counts."""
+    finite = sorted({point[0]: point for point in points if np.isfinite(point).all()}.values())
+    pairs = np.array(finite, np.float64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 def plot_learning_curves(
@@ -126,21 +145,20 @@ def average_curves(
         raise ValueError(f"the runs share no range of x: one starts at {start:g}, another ends at {end:g}")
     grid = np.unique(np.concatenate([x[(x >= start) & (x <= end)] for x, _ in curves]))
     values = np.array([np.interp(grid, x, y) for x, y in curves])  # [run, point]
-    intervals = np.array([mean_interval(column) for column in values.T])  # [point, (mean, low, high)]
-    return grid, intervals[:, 0], intervals[:, 1], intervals[:, 2]
+    return grid, *mean_intervals(values)
 
 
 def _heading(column: str) -> str:
     """A column's name as a title; only words of ours get a capital letter."""
-    return _LABELS[column].capitalize() if column in _LABELS else column
+    return LABELS[column].capitalize() if column in LABELS else column
 
 
 def _dress(axes: Axes, x: str, y: str, title: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     axes.set_title("\n".join(textwrap.wrap(title, 72)), loc="left", fontsize=12, fontweight="bold")
-    axes.set_xlabel(_LABELS.get(x, x))
-    axes.set_ylabel(_LABELS.get(y, y))
+    axes.set_xlabel(LABELS.get(x, x))
+    axes.set_ylabel(LABELS.get(y, y))
     axes.margins(x=0.01)
     if max(map(abs, axes.get_xlim())) >= 1000:  # below, it would write 0.5 as 500m
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
@@ -161,7 +179,8 @@ def _add_legend(axes: Axes) -> None:
     figure.legend(loc="outside lower left", frameon=False)
 
 
-def _progress_file(run: Path) -> Path:
+def progress_file(run: Path) -> Path:
+    """The file of a run's metrics; ``run`` may be that file itself."""
     candidates = [run / "progress.csv", run / "progress.json"] if run.is_dir() else [run]
     for candidate in candidates:
         if candidate.is_file():
@@ -169,19 +188,23 @@ def _progress_file(run: Path) -> Path:
     raise FileNotFoundError(f"{run} is no run: expected a folder with progress.csv or progress.json, or such a file")
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        if path.suffix == ".csv":
-            return list(csv.DictReader(file))
-        return [json.loads(line) for line in _non_empty(file)]
-
-
-def _non_empty(lines: Iterable[str]) -> Iterable[str]:
-    return (line for line in lines if line.strip())
+def _read_table(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """The names of the columns, and each row as the cells that it has: together no larger than the file."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            if path.suffix == ".csv":
+                lines = csv.reader(file)
+                header = next(lines, [])
+                return header, [dict(zip(header, line, strict=False)) for line in lines]
+            tables = [parse_json(line.encode(), Budgets(), "a line", strict=False) for line in file if line.strip()]
+    except (csv.Error, UnicodeDecodeError, ModelFileError) as error:
+        raise ValueError(f"{path} holds no metrics ({printable(str(error))}); give the folder of a run") from error
+    rows = [table for table in tables if isinstance(table, dict)]
+    return list(dict.fromkeys(key for row in rows for key in row)), rows
 
 
 def _number(text: Any) -> float:
     try:
         return float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan

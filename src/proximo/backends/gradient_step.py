@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from proximo.functional.losses import TERMS, LossTerms
 from proximo.networks.flat_parameters import FUSED_KERNELS, FlatParameters
-
-Reduce: TypeAlias = Callable[[Tensor], None]  # combines the flat gradients of several processes, in place
+from proximo.rollout.sharding import Reduce as Reduce
 
 
 class GradientStep:
@@ -30,17 +29,56 @@ class GradientStep:
         self.optimizer = optimizer
         self.reduce = reduce
 
-    def gradient(self, accumulate: Callable[[], object], parameters: Collection[nn.Parameter] | None = None) -> Tensor:
+    def gradient(
+        self,
+        accumulate: Callable[[], object],
+        parameters: Collection[nn.Parameter] | None = None,
+        tail: Tensor | None = None,
+    ) -> Tensor:
         """Fill the flat gradients by ``accumulate`` (``loss.backward``, or several of these); returns their norm.
 
         With ``parameters``, only these have a gradient, and the optimiser leaves the others alone, momentum and all.
+        The numbers of ``tail`` are reduced with the gradients, in place.
         """
         self.flat.bind_gradients(parameters)
         self.flat.zero_gradients()
         accumulate()
         if self.reduce is not None:
-            self.reduce(self.flat.gradients)  # the one place where processes that train together meet
+            self._reduce(self.reduce, tail)
         return self.flat.gradient_norm()
+
+    def shared_gradient(
+        self,
+        terms: LossTerms,
+        loss: Tensor,
+        weight: float | None,
+        parameters: Collection[nn.Parameter] | None = None,
+    ) -> tuple[LossTerms, Tensor]:
+        """The gradient of a loss over a minibatch, of which other processes may hold rows; the terms, and the norm.
+
+        ``weight`` is the share of the rows here, None where they are all here (``proximo/rollout/sharding.py``).
+        """
+        if weight is None:
+            return terms, self.gradient(loss.backward, parameters)
+        names, numbers = list(terms.extra), [*terms[:TERMS], *terms.extra.values()]
+        tail = torch.stack([number.detach().float() for number in numbers])  # type: ignore[union-attr]
+        if weight == 0.0:  # a row stands for none: only what it reports is known by it, not how much
+            tail, accumulate = torch.zeros_like(tail), _nothing
+        else:
+            tail, accumulate = tail * weight, (loss * weight).backward
+        norm = self.gradient(accumulate, parameters, tail)
+        return LossTerms(*tail[:TERMS])._replace(extra=dict(zip(names, tail[TERMS:], strict=True))), norm
+
+    def _reduce(self, reduce: Reduce, tail: Tensor | None) -> None:
+        """The one place where processes that train together meet."""
+        if tail is None:
+            reduce(self.flat.gradients)
+            return
+        together = torch.cat([self.flat.gradients, tail])
+        reduce(together)
+        size = len(self.flat.gradients)
+        self.flat.gradients.copy_(together[:size])
+        tail.copy_(together[size:])
 
     def apply(self, finite: Tensor, norm: Tensor, max_grad_norm: float = math.inf) -> Tensor | bool:
         """Scale the gradient down to ``max_grad_norm`` and step, unless ``finite`` is false; returns ``finite``.
@@ -61,6 +99,10 @@ class GradientStep:
         finally:
             del self.optimizer.found_inf  # type: ignore[attr-defined]
         return finite
+
+
+def _nothing() -> None:
+    pass
 
 
 def _skips_on_device(optimizer: torch.optim.Optimizer) -> bool:

@@ -1,4 +1,4 @@
-"""The owner of a network: policy, flat memory, backend, recurrent memory, random generator."""
+"""The owner of a network: policy, flat memory, backend, recurrent memory, random generator, rank."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from proximo.backends.gradient_step import GradientStep, Reduce
 from proximo.backends.torch_backend import TorchBackend
 from proximo.config import OnPolicyConfig
 from proximo.data import RNNStates
+from proximo.distributed import Group
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.flat_parameters import FlatParameters, fused_by_default
 
@@ -54,6 +55,7 @@ class Runtime:
         self.sde_sample_freq = sde_sample_freq
         self.precision = precision
         self.reduce = reduce
+        self.group: Group | None = None  # the processes that train together, this one among them
         self._obstacle, self._settings = obstacle, settings
         self._policy: ActorCriticPolicy | None = None
         self._backend: Backend | None = None

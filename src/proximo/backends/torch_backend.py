@@ -15,18 +15,21 @@ from proximo.backends.gradient_step import GradientStep, Reduce
 from proximo.backends.noise import draw_noise, draw_normals
 from proximo.backends.transfers import to_device, to_host
 from proximo.config import UpdateSettings
-from proximo.data import Array, Minibatch, Observation, RNNStates, Rollout, TensorObservation
+from proximo.data import Array, Minibatch, Observation, RNNStates, Rollout, Share, TensorObservation
 from proximo.functional.losses import TERMS, LossTerms, value_columns
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions import StateDependentNoiseDistribution
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.recurrent import RecurrentActorCriticPolicy
+from proximo.rollout.sharding import weighted_epochs
 from proximo.rollout.storage import RolloutBuffer
 
 
 class TorchBackend:
     """Acts and steps with plain PyTorch over flat memory: one gradient norm, one optimiser call."""
+
+    rounds_by_rows = False  # how PyTorch rounds a row may depend on the batch, but not in a way that could be chosen
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class TorchBackend:
         self.precision = precision
         self.states: RNNStates | None = None  # what a policy with memory remembers of the current episodes
         self._noise: Tensor | None = None  # [time, env, column] of the current rollout
+        self._share: Share | None = None  # which of all processes' environments it acts in
 
     def is_current(self) -> bool:
         """Whether the policy's parameters are still where they were bound."""
@@ -59,13 +63,14 @@ class TorchBackend:
 
     # -- acting
 
-    def start_rollout(self, steps: int, environments: int) -> None:
+    def start_rollout(self, steps: int, environments: int, share: Share | None = None) -> None:
         """Draw the random numbers of a whole rollout; they move to the device together."""
+        self._share = share
         self.policy.set_training_mode(False)
         self._noise = None
         if kinds := self.policy.action_dist.noise_kinds:
             noise = np.empty((steps, environments, len(kinds)), np.float32)
-            draw_noise(noise, kinds, self.generator)
+            draw_noise(noise, kinds, self.generator, share)
             self._noise = torch.from_numpy(noise).to(self.policy.device)
         if self.policy.use_sde:
             self._redraw_matrices(environments)
@@ -81,7 +86,7 @@ class TorchBackend:
             self.policy.reset_noise(environments)  # a user's own way to draw it
             return
         normals = np.empty((environments, distribution.action_dim, distribution.latent_sde_dim), np.float32)
-        draw_normals(normals, self.generator)
+        draw_normals(normals, self.generator, self._share)
         distribution.use_weights(torch.from_numpy(normals).to(self.policy.device), self.policy.log_std)
 
     @torch.no_grad()
@@ -142,6 +147,7 @@ class TorchBackend:
         observations: Observation,
         environments: NDArray[np.int64] | None = None,
         episode_starts: Array | None = None,
+        share: Share | None = None,
     ) -> Array:
         """V for [batch, …] observations: [batch] float32; [batch, 2] for a policy with a second value."""
         starts = None
@@ -169,11 +175,16 @@ class TorchBackend:
         rows: list[Tensor] = []
         extra: dict[str, list[Tensor]] = {}
         counts = []
-        for epoch in buffer.epochs(orders, settings.batch_size, self.policy.device):
+        minibatches = weighted_epochs(
+            buffer, orders, settings.batch_size, self.policy.device, settings.normalize_advantage, self.step.reduce
+        )
+        if buffer.rollout.share is not None:
+            settings = settings.changed(normalize_advantage=False)  # they come normalised
+        for epoch in minibatches:
             counts.append(0)
             stopped = False
-            for batch in epoch:
-                terms, stopped = self._minibatch(batch, settings, loss, len(rows))
+            for batch, weight in epoch:
+                terms, stopped = self._minibatch(batch, settings, loss, len(rows), weight)
                 rows.append(torch.stack([term.detach().float() for term in terms[:TERMS]]))  # type: ignore[union-attr]
                 for name, term in terms.extra.items():
                     extra.setdefault(name, []).append(term.detach().float())
@@ -188,11 +199,13 @@ class TorchBackend:
         epochs = np.split(terms_read, np.cumsum(counts)[:-1])
         return UpdateReport(epochs, {name: torch.stack(terms).cpu().numpy() for name, terms in extra.items()})
 
-    def _minibatch(self, batch: Minibatch, settings: UpdateSettings, loss: Loss, index: int) -> tuple[LossTerms, bool]:
+    def _minibatch(
+        self, batch: Minibatch, settings: UpdateSettings, loss: Loss, index: int, weight: float | None
+    ) -> tuple[LossTerms, bool]:
         """One gradient step, and whether the KL divergence ends the update before it."""
         with self._autocast():
             terms = loss(batch, settings)
-        norm = self.step.gradient(terms.loss.backward)
+        terms, norm = self.step.shared_gradient(terms, terms.loss, weight)
         finite = torch.isfinite(norm) & torch.isfinite(terms.loss.detach())
         if settings.target_kl is not None and bool(finite) and float(terms.approx_kl) > 1.5 * settings.target_kl:
             return terms, True

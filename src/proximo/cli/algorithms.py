@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from proximo.zoo import Preset
 
 
+PRESET_ARGUMENTS = ("policy_kwargs", "use_sde", "sde_sample_freq", "precision", "intrinsic_reward", "augmentation")
+"""What a preset or a run's configuration may say besides hyperparameters; where to write is not among it."""
+
+
 def algorithm_class(name: str) -> type[OnPolicyAlgorithm]:
     if name not in ALGORITHMS:
         raise ValueError(f"there is no algorithm {name!r}; {near_matches(name, ALGORITHMS)}")
@@ -72,7 +76,7 @@ def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> 
 def check_arguments(agent: type[OnPolicyAlgorithm], policy: str, preset: Preset) -> dict[str, Any]:
     """The arguments of the model that ``preset`` describes; names that it does not take are refused."""
     arguments = preset.model_arguments()
-    known = inspect.signature(agent).parameters
+    known = (*agent.config_class.names(), *PRESET_ARGUMENTS)
     for name in arguments:
         if name not in known:
             raise ValueError(f"{agent.__name__} has no argument {name!r}; {near_matches(name, known)}")

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -62,14 +62,35 @@ def _as_lines(table: Table) -> Iterator[str]:
 
 def show_error(message: str, *notes: str) -> None:
     """An error as one line, and what else there is to say about it below."""
-    errors().print(f"[bold red]error:[/] {escape(message)}")
+    errors().print(f"[bold red]error:[/] {escape(_without_codes(message))}")
     for note in notes:
         errors().print(note, markup=False, soft_wrap=True)
 
 
+_shown_warnings: list[str] = []
+_warning_listeners: list[Callable[[str], object]] = []
+
+
+@contextmanager
+def listening_to_warnings(listener: Callable[[str], object]) -> Iterator[None]:
+    """Tell ``listener`` of each warning that this command has shown, and shows while the block runs."""
+    for text in _shown_warnings:
+        listener(text)
+    _warning_listeners.append(listener)
+    try:
+        yield
+    finally:
+        _warning_listeners.remove(listener)
+
+
+def _without_codes(text: str) -> str:
+    """A message may quote a file, and what a file says must not reach the terminal's own language."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+
+
 def show_warnings_as_lines() -> None:
     """Print Python's warnings as a line each, without file names and source code, and each text once."""
-    shown: set[str] = set()
+    _shown_warnings.clear()
 
     def show(
         message: Warning | str,
@@ -80,11 +101,13 @@ def show_warnings_as_lines() -> None:
         line: str | None = None,
     ) -> None:
         text = str(message).removeprefix("\x1b[33mWARN: ").removesuffix("\x1b[0m")  # gymnasium colours its own
-        if text not in shown:
-            shown.add(text)
+        if text not in _shown_warnings:
+            _shown_warnings.append(text)
             # on a terminal through the console of the live display, which puts the line above it
             console = output() if output().is_terminal and errors().is_terminal else errors()
-            console.print(f"[yellow]warning:[/] {escape(text)}")
+            console.print(f"[yellow]warning:[/] {escape(_without_codes(text))}")
+            for listener in _warning_listeners:
+                listener(text)
 
     warnings.showwarning = show
 
@@ -181,7 +204,7 @@ def _is_on(stream: TextIO, number: int) -> bool:
 
 def counting(description: str, total: int, unit: str) -> ProgressDisplay:
     """A live bar that counts to ``total`` and then vanishes; silent where there is no terminal."""
-    return ProgressDisplay(total, description, output(), unit=unit, transient=True)
+    return ProgressDisplay(total, description, output(), unit=unit, transient=True, takes_prints=False)
 
 
 def shown_path(path: os.PathLike[str] | str) -> str:

@@ -76,7 +76,7 @@ def convert(source: Path, target: Path, replaced: dict[str, Any]) -> str:
     if is_foreign(source):
         return _convert_foreign(source, target, replaced)
     manifest, tensors = read_archive(source)
-    agent = _agent(str(manifest.get("algorithm")), source)
+    agent = _agent(manifest.get("algorithm"), source)
     needs = manifest.get("needs")
     _check_replaced(needs if isinstance(needs, dict) else {}, replaced, source)
     loader = write_foreign(agent.load(source, device="cpu", custom_objects=replaced), target)
@@ -109,11 +109,12 @@ def _check_replaced(needs: Mapping[str, str], replaced: Mapping[str, Any], sourc
         raise ValueError(f"{source} holds code, which is not run, as {listed}; give a number in its place: {flags}")
 
 
-def _agent(name: str, source: Path) -> type[OnPolicyAlgorithm]:
+def _agent(name: Any, source: Path) -> type[OnPolicyAlgorithm]:
     import proximo
+    from proximo.files.plain_text import brief
 
     if name not in ALGORITHMS.values():
-        raise ValueError(f"{source} holds a model of {name:.60}; known are {', '.join(ALGORITHMS.values())}")
+        raise ModelFileError(f"{source} holds a model of {brief(name)}; known are {', '.join(ALGORITHMS.values())}")
     agent: type[OnPolicyAlgorithm] = getattr(proximo, name)
     return agent
 

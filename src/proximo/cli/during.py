@@ -17,6 +17,7 @@ from proximo.envs import as_vec_env, sync_envs_normalization, unwrap_vec_normali
 from proximo.envs.adapters.procgen import is_procgen_id
 from proximo.training.callback_base import BaseCallback, counters_only
 from proximo.training.callbacks import EvalCallback
+from proximo.training.journal import Journal
 from proximo.zoo import make_preset_env
 
 EVALUATION_SEED = 1_000_000
@@ -36,9 +37,10 @@ class PeriodicEvaluation(EvalCallback):
     and repeated when it goes on.
     """
 
-    def __init__(self, run: Run, every: int, episodes: int) -> None:
+    def __init__(self, run: Run, every: int, episodes: int, journal: Journal) -> None:
         config = run.config
         self.run = run
+        self.journal = journal
         self.is_ending: Callable[[], bool] = lambda: False
         self.seed = config.seed + EVALUATION_SEED
         self.takes_seeds = not is_procgen_id(config.env)  # EnvPool is seeded when it is made, and never again
@@ -71,9 +73,10 @@ class PeriodicEvaluation(EvalCallback):
     def _evaluate(self) -> Evaluation:
         if self.takes_seeds:
             self.eval_env.seed(self.seed + self.n_eval_episodes * len(self.evaluations_timesteps))
-        evaluation = evaluate(
-            self.model, self.eval_env, self.n_eval_episodes, use_masking=self.use_masking, progress=self._go_on
-        )
+        with self.journal.spending("evaluation"):
+            evaluation = evaluate(
+                self.model, self.eval_env, self.n_eval_episodes, use_masking=self.use_masking, progress=self._go_on
+            )
         self._is_success_buffer = list(evaluation.successes)
         is_best = " [green](the best so far)[/]" if evaluation.mean > self.best_mean_reward else ""
         output().print(f"{self.num_timesteps:,} steps: {escape(str(evaluation))}{is_best}")
@@ -93,16 +96,19 @@ class PeriodicFilms(BaseCallback):
 
     state_names: ClassVar[tuple[str, ...]] = ("n_calls", "filmed_at")
 
-    def __init__(self, run: Run, every: int) -> None:
+    def __init__(self, run: Run, every: int, journal: Journal) -> None:
         super().__init__()
         self.run = run
+        self.journal = journal
         self.every = every
         self.filmed_at = 0
 
     def _between_iterations(self) -> bool:
         if self.num_timesteps // self.every > self.filmed_at // self.every:
             self.filmed_at = self.num_timesteps
-            self._film()
+            if self._is_writer:
+                with self.journal.spending("film"):
+                    self._film()
         return True
 
     def _film(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from proximo.cli.runs import Run, runs_of_group
 from proximo.files.atomic import replacing
+from proximo.files.plain_text import TOML_BYTES, parse_toml
 from proximo.training.run_folder import GROUP_FILE, RunFolderError, file_name, make_unique_folder, to_toml
 
 OWN_FLAGS = ("--seeds", "--seed", "--jobs", "--runs-dir")  # of the group; each of its trainings gets its own
@@ -26,7 +26,8 @@ class Group:
 
     @classmethod
     def create(cls, root: Path, title: str, seeds: Sequence[int], jobs: int, words: Sequence[str]) -> Group:
-        shown = f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+        is_range = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+        shown = f"{seeds[0]}-{seeds[-1]}" if is_range else "_".join(map(str, seeds))
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = make_unique_folder(root / file_name(f"{title}-seeds-{shown}-{stamp}"))
         group = cls(path, tuple(seeds), jobs, tuple(words_of_each(words)))
@@ -43,9 +44,10 @@ class Group:
     def open(cls, path: Path) -> Group:
         file = path / GROUP_FILE
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8"))
+            with file.open("rb") as stream:
+                table = parse_toml(stream.read(TOML_BYTES + 1), GROUP_FILE)
             return cls(path, tuple(table["seeds"]), int(table["jobs"]), tuple(table["command"]))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise RunFolderError(
                 f"{file} does not describe a group of runs ({error!r}); mend it or train again"
             ) from error
@@ -53,6 +55,11 @@ class Group:
     def runs(self) -> dict[int, Run]:
         """The runs that there are, by their seed; of several with one seed the latest."""
         return {run.config.seed: run for run in map(Run.open, runs_of_group(self.path))}
+
+    def set_aside(self, run: Run) -> None:
+        """Move a run that is to be trained from the beginning again into the folder ``failed``."""
+        (self.path / "failed").mkdir(exist_ok=True)
+        run.folder.path.rename(self.path / "failed" / run.folder.path.name)
 
     def log(self, seed: int) -> Path:
         """What the training with that seed prints."""

@@ -17,6 +17,8 @@ COMMANDS = {
     "evaluate": "Play episodes with a trained agent and report the return with its interval.",
     "watch": "Film a trained agent, or open a window.",
     "plot": "Draw learning curves with intervals over seeds.",
+    "report": "Write one HTML page about runs, or show them live in a browser.",
+    "compare": "Compare groups of runs: aggregates with bootstrap intervals.",
     "bench": "Measure the speed against Stable-Baselines3.",
     "inspect": "Show what is in a model file, without running anything of it.",
     "convert": "Turn a model file of Stable-Baselines3 into one of Proximo, or the other way round.",

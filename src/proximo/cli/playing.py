@@ -18,6 +18,7 @@ from proximo.cli.algorithms import algorithm_class, algorithm_title, masks_actio
 from proximo.cli.console import counting, shown_path
 from proximo.cli.runs import Run, RunConfig, warn_about_equal_seeds
 from proximo.data import Array
+from proximo.distributed import is_first, join
 from proximo.envs.dependencies import naming_the_extra
 from proximo.envs.rendering import write_video
 from proximo.functional.statistics import Interval, mean_interval
@@ -43,15 +44,20 @@ def load_agent(
     model_file: Path | None = None,
     render_mode: str | None = None,
     device: str = "auto",
+    together: bool = False,
 ) -> tuple[OnPolicyAlgorithm, VecEnv]:
-    """The model of a run and environments like those it was trained in, statistics of normalisation included."""
-    path = find_model(run, model_file)
+    """The model of a run and environments like those it was trained in, statistics of normalisation included.
+
+    Processes that evaluate ``together`` all call this; only the first needs the file.
+    """
+    path = find_model(run, model_file) if is_first() or not together else run.folder.model
     config = run.config
     env = make_preset_env(config.preset, config.env, n_envs=n_envs, seed=seed, training=False, render_mode=render_mode)
-    model = algorithm_class(config.algo).load(path, env=env, device=device)
+    model = algorithm_class(config.algo).load(path, env=env, device=device, distributed=together)
     attached = model.get_env() or env
+    before = n_envs * model.rank  # other episodes in each process
     if seed is not None:
-        attached.seed(seed)  # loading gave them the seed of the training
+        attached.seed(seed + before)  # loading gave them the seed of the training
     return model, attached
 
 
@@ -78,18 +84,25 @@ def evaluate_run(
     model_file: Path | None = None,
     device: str = "auto",
 ) -> Evaluation:
-    """Play ``episodes`` episodes, with a live count."""
-    n_envs = min(run.config.preset.n_envs, episodes)
-    model, env = load_agent(run, n_envs=n_envs, seed=seed, model_file=model_file, device=device)
-    with closing(env), counting("evaluating", episodes, "episodes") as display:
-        return evaluate(
-            model,
-            env,
-            episodes,
-            deterministic=deterministic,
-            use_masking=masks_actions(run.config.algo),
-            progress=display.update,
-        )
+    """Play ``episodes`` episodes, with a live count; processes that trained together play some of them each."""
+    group = join()
+    own = episodes if group is None else (episodes + group.world_size - 1 - group.rank) // group.world_size
+    n_envs = max(1, min(run.config.preset.n_envs, own))
+    model, env = load_agent(
+        run, n_envs=n_envs, seed=seed, model_file=model_file, device=device, together=group is not None
+    )
+    with closing(env), counting("evaluating", max(own, 1), "episodes") as display:
+        found = Evaluation((), ())
+        if own:
+            found = evaluate(
+                model,
+                env,
+                own,
+                deterministic=deterministic,
+                use_masking=masks_actions(run.config.algo),
+                progress=display.update,
+            )
+        return found if group is None else Evaluation.joined(group.gather(found, "an evaluation"))
 
 
 def evaluation_table(evaluation: Evaluation, title: str) -> Table:

@@ -58,7 +58,15 @@ def run(words: Sequence[str]) -> int:
 
 
 def grouped(runs: Sequence[Run]) -> dict[str, list[Path]]:
-    """Folders by label: runs that differ only in their seed share one; a label names what sets it apart."""
+    """Folders by label, as :func:`runs_by_label` has them; equal seeds within a label are a warning."""
+    labelled = runs_by_label(runs)
+    for group in labelled.values():
+        warn_about_equal_seeds(group)
+    return {label: [run.folder.path for run in group] for label, group in labelled.items()}
+
+
+def runs_by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs that differ only in their seed share a label, which names what sets them apart from others."""
     distinct: list[dict[str, Any]] = []
     members: list[list[Run]] = []
     for run in runs:
@@ -67,9 +75,7 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Path]]:
             distinct.append(row)
             members.append([])
         members[distinct.index(row)].append(run)
-    for group in members:
-        warn_about_equal_seeds(group)
-    return {label: [run.folder.path for run in group] for label, group in zip(_labels(distinct), members, strict=True)}
+    return dict(zip(_labels(distinct), members, strict=True))
 
 
 def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -43,11 +43,18 @@ class RunConfig:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], source: object) -> Self:
+        """``RunFolderError`` for a table that is not the configuration of a run."""
         if missing := [key for key in _OWN_KEYS if key not in table]:
-            raise ValueError(f"{source} lacks {', '.join(missing)}; expected the config.toml of a run")
-        row = {RENAMED.get(key, key): value for key, value in table.items() if key not in (*_OWN_KEYS, _SESSION)}
-        preset = Preset.from_row(table["preset"], row)
+            raise RunFolderError(f"{source} lacks {', '.join(missing)}; expected the config.toml of a run")
         session = table.get(_SESSION, {})
+        texts, seed = [table[key] for key in ("env", "algo", "preset")], table["seed"]
+        if not all(isinstance(text, str) for text in texts) or type(seed) is not int or not isinstance(session, dict):
+            raise RunFolderError(f"{source}: env, algo and preset are texts, seed a whole number, session a table")
+        row = {RENAMED.get(key, key): value for key, value in table.items() if key not in (*_OWN_KEYS, _SESSION)}
+        try:
+            preset = Preset.from_row(table["preset"], row)
+        except (ArithmeticError, ValueError) as error:  # an infinite number is no whole one
+            raise RunFolderError(f"{source}: {error}") from error
         return cls(env=table["env"], algo=table["algo"], seed=table["seed"], preset=preset, session=session)
 
     def completed(self, defaults: Mapping[str, Any], policy: str) -> RunConfig:
@@ -61,16 +68,22 @@ def runs_of_group(path: Path) -> list[Path]:
     return sorted(file.parent for file in path.glob("*/config.toml")) if (path / GROUP_FILE).is_file() else []
 
 
-def warn_about_equal_seeds(runs: Sequence[Run]) -> None:
-    """Repetitions with one seed say nothing about others: an interval over them would be narrower than is true."""
+def equal_seeds(runs: Sequence[Run]) -> str:
+    """What to say of repetitions with one seed, if there are any: an interval over them is narrower than is true."""
     seeds = [run.config.seed for run in runs]
-    if repeated := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
-        config = runs[0].config
-        warnings.warn(
-            f"several runs of {config.algo} on {config.env} have the seed {', '.join(map(str, repeated))}: each counts "
-            "as a seed of its own, though they are no independent samples; leave out all but one",
-            stacklevel=2,
-        )
+    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if not repeated:
+        return ""
+    config = runs[0].config
+    return (
+        f"several runs of {config.algo} on {config.env} have the seed {', '.join(map(str, repeated))}: each counts "
+        "as a seed of its own, though they are no independent samples; leave out all but one"
+    )
+
+
+def warn_about_equal_seeds(runs: Sequence[Run]) -> None:
+    if text := equal_seeds(runs):
+        warnings.warn(text, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -166,6 +179,7 @@ class Run:
             ("learning curve", [folder.learning_curve]),
             ("film", [folder.video("gif"), folder.film(0).parent]),
             ("configuration", [folder.config, folder.versions]),
+            ("journal", [folder.journal]),
             ("printed by others", [folder.printed]),
         ]
         present = [(title, [path.name for path in paths if path.exists()]) for title, paths in known]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from proximo.cli.console import is_debugging, output, print_table, quiet_librari
 from proximo.cli.group import Group
 from proximo.cli.playing import comparison_table
 from proximo.cli.runs import Run, RunConfig
-from proximo.cli.session import prepared
+from proximo.cli.session import checkpoints_of, prepared
 from proximo.training.checkpoints import CheckpointFolder
 from proximo.training.progress import clock_time
 
@@ -42,8 +43,8 @@ def train_group(arguments: Train, config: RunConfig, words: Sequence[str]) -> in
     """Train with every seed into a new group folder; returns the exit code."""
     seeds = arguments.seeds or ()
     jobs = min(arguments.jobs or available_cores(), len(seeds))
-    with quiet_libraries(), prepared(arguments, config):
-        pass  # what cannot be trained is refused once, and before a folder is made
+    with quiet_libraries(), prepared(arguments, config) as (env, _):
+        checkpoints_of(arguments, env)  # what cannot be done is said once, and before a folder is made
     group = Group.create(arguments.runs_dir, f"{config.env}-{config.algo}", seeds, jobs, words)
     return GroupSession(group, config, jobs).finish()
 
@@ -111,7 +112,7 @@ class Member:
     def last_line(self) -> str:
         """What the training said last: when it failed, why."""
         lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-        wrong = [line for line in lines if line.startswith("error: ")]
+        wrong = [line for line in lines if re.match(r"error: |[\w.]+(Error|Exception): ", line)]
         return (wrong or lines or ["it printed nothing"])[-1]
 
 
@@ -172,12 +173,13 @@ class GroupSession:
         return sum(member.process is not None for member in self.members)
 
     def _start(self, member: Member) -> None:
-        run = member.run
-        resumable = run is not None and CheckpointFolder(run.folder.checkpoints).all()
-        own = ["--seed", str(member.seed), "--runs-dir", str(self.group.path)]
-        words = ["--resume", str(run.folder.path)] if resumable and run is not None else [*self.group.words, *own]
-        if not resumable:
-            member.run, member.latest = None, {}
+        words = [*self.group.words, "--seed", str(member.seed), "--runs-dir", str(self.group.path)]
+        if member.run is not None:
+            if CheckpointFolder(member.run.folder.checkpoints).all():
+                words = ["--resume", str(member.run.folder.path)]
+            else:  # it has nothing to go on from
+                self.group.set_aside(member.run)
+                member.run, member.latest = None, {}
         threads = str(max(available_cores() // self.jobs, 1))
         with member.log.open("ab") as log:
             member.process = subprocess.Popen(
@@ -227,7 +229,7 @@ class GroupSession:
     @contextmanager
     def _display(self) -> Iterator[Any]:
         """Gives a function that shows the state of now: a live table on a terminal, elsewhere lines now and then."""
-        if not output().is_terminal:
+        if not output().is_terminal or output().is_dumb_terminal:
             yield Lines(self.members)
             return
         with Live(console=output(), auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
@@ -261,8 +263,10 @@ COLOURS = {"failed": "red", "done": "green", "stopped": "yellow", "waiting": "di
 
 def progress_table(members: Sequence[Member]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("seed", "", "steps", "", "steps/s", "return", "left"):
-        table.add_column(name, justify="left" if name == "" else "right")
+    table.add_column("seed", justify="right")
+    table.add_column("", min_width=len("evaluating"))  # so that nothing moves when a state changes
+    for name in ("steps", "", "steps/s", "return", "left"):
+        table.add_column(name, justify="right", min_width=5)
     for member in members:
         percent = f"{min(100 * member.steps // member.steps_planned, 100)} %"
         colour = COLOURS.get(member.state, "cyan")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium as gym
 import torch
@@ -26,18 +27,30 @@ from proximo.cli.algorithms import (
     fitting_policy,
     make_model,
 )
-from proximo.cli.console import ForeignOutput, errors, output, print_table, quiet_libraries, shown_path
+from proximo.cli.console import (
+    ForeignOutput,
+    errors,
+    listening_to_warnings,
+    output,
+    print_table,
+    quiet_libraries,
+    shown_path,
+)
 from proximo.cli.during import EVALUATION_SEED, PeriodicEvaluation, PeriodicFilms
+from proximo.cli.launching import interrupted_run
 from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
+from proximo.distributed import is_first, join
 from proximo.envs import VecEnv
 from proximo.errors import EnvWorkerError, ProximoError
 from proximo.files.atomic import remove_leftovers
 from proximo.rollout.phase import in_gigabytes
 from proximo.training.callbacks import ProgressBarCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
+from proximo.training.journal import Journal
 from proximo.training.log_formats import require_tensorboard
+from proximo.training.loggers import Logger
 from proximo.training.run_folder import to_toml
 from proximo.training.signals import StopOnSignal
 from proximo.zoo import make_preset_env
@@ -49,14 +62,24 @@ if TYPE_CHECKING:
 TIMES_THE_STEPS = 5
 """A training ``--until`` a return sees at most this many times its steps."""
 RETURN_NOT_REACHED = 1
+Value = TypeVar("Value")
 
 
 def train(arguments: Train, config: RunConfig) -> int:
-    """Train what ``config`` describes into a new run folder; returns the exit code."""
+    """Train what ``config`` describes into a new run folder; returns the exit code.
+
+    All processes of a group do this; only the first has the folder, writes and prints.
+    """
+    output().quiet = not is_first()
+    if (interrupted := from_first(lambda: interrupted_run(arguments.runs_dir))) is not None:
+        folder = CheckpointFolder(interrupted.folder.checkpoints)
+        if from_first(lambda: bool(folder.all())):
+            return resume(interrupted.folder.path, arguments, interrupted)
     with quiet_libraries() as printed, prepared(arguments, config) as (env, model):
         checkpoints = checkpoints_of(arguments, env)
         policy = config.preset.policy or fitting_policy(config.algo, env)
-        run = Run.create(arguments.runs_dir, config.completed(default_arguments(type(model)), policy))
+        completed = config.completed(default_arguments(type(model)), policy)
+        run = from_first(lambda: Run.create(arguments.runs_dir, completed))
         return Session(arguments, run, model, printed, checkpoints).finish()
 
 
@@ -81,10 +104,12 @@ def prepared(arguments: Train, config: RunConfig) -> Iterator[tuple[VecEnv, OnPo
 
 def resume(path: Path, arguments: Train, run: Run) -> int:
     """Go on with a run from its newest checkpoint, or from the one that ``path`` names; returns the exit code."""
+    output().quiet = not is_first()
     folder = CheckpointFolder(run.folder.checkpoints)
-    checkpoint = folder.checked(path) if path.is_file() else folder.newest()
+    checkpoint = from_first(lambda: folder.checked(path) if path.is_file() else folder.newest())
     check_device(arguments.device)
-    remove_leftovers(run.folder.path)
+    if is_first():
+        remove_leftovers(run.folder.path)
     with quiet_libraries() as printed:
         env = make_environments(run.config, arguments)
         try:
@@ -120,6 +145,26 @@ def print_config(arguments: Train, config: RunConfig) -> int:
 def tell_of_missing_preset(config: RunConfig, console: Console) -> None:
     if config.preset.name == "default":
         console.print(f"[yellow]no preset:[/] {escape(without_preset(config.algo, config.env))}", soft_wrap=True)
+
+
+def from_first(find: Callable[[], Value]) -> Value:
+    """What the first process finds, for all that train together."""
+    group = join()
+    if group is None:
+        return find()
+    found = find() if group.rank == 0 else None
+    return group.first(found, "starting")  # type: ignore[return-value]
+
+
+def own_environments(total: int) -> int:
+    """How many of all environments this process makes: all, or its share where processes train together."""
+    group = join()
+    if group is None:
+        return total
+    if total < group.world_size:
+        raise ValueError(f"{total} environments for {group.world_size} processes: each steps at least one; give --envs")
+    each, left = divmod(total, group.world_size)
+    return each + (group.rank < left)
 
 
 def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:
@@ -173,7 +218,8 @@ def check_outputs(arguments: Train) -> None:
 def make_environments(config: RunConfig, arguments: Train) -> VecEnv:
     workers = {"on_env_failure": arguments.on_env_failure} if arguments.workers else False
     try:
-        return make_preset_env(config.preset, config.env, seed=config.seed, workers=workers)
+        count = own_environments(config.preset.n_envs)
+        return make_preset_env(config.preset, config.env, n_envs=count, seed=config.seed, workers=workers)
     except ProximoError:
         raise
     except (gym.error.Error, ImportError, TypeError) as error:  # an unknown package, or arguments it does not take
@@ -208,25 +254,36 @@ class Session:
         self.resumed = resumed
         self.steps_before = model.num_timesteps if resumed else 0
         self.training_seconds = 0.0
+        self.journal = Journal(run.folder.journal if model.rank == 0 else Path(os.devnull))
         every, episodes = arguments.eval_every, arguments.eval_episodes
-        self.evaluation = None if every is None else PeriodicEvaluation(run, every, episodes)
-        self.films = None if arguments.record_every is None else PeriodicFilms(run, arguments.record_every)
+        self.evaluation = None if every is None else PeriodicEvaluation(run, every, episodes, self.journal)
+        self.films = (
+            None if arguments.record_every is None else PeriodicFilms(run, arguments.record_every, self.journal)
+        )
 
     def finish(self) -> int:
         try:
-            return self._finish()
+            with self.journal, listening_to_warnings(self.journal.warn):
+                return self._finish()
         finally:
-            self.printed.save(self.run.folder.printed)
+            if self.model.rank == 0:
+                self.printed.save(self.run.folder.printed)
             if self.evaluation is not None:
                 self.evaluation.eval_env.close()
 
     def _finish(self) -> int:
         self._introduce()
-        logger = self.run.make_logger(tensorboard=self.arguments.tensorboard, resume=self.resumed)
+        first = self.model.rank == 0
+        logger = (
+            self.run.make_logger(tensorboard=self.arguments.tensorboard, resume=self.resumed)
+            if first
+            else Logger(None, [])
+        )
         self.model.set_logger(logger)
         try:
             evaluation = self._train_until_reached()
         except Interrupted as interruption:
+            self.journal.ending = "interrupted"
             output().print("[yellow]interrupted:[/] the model is saved as it is")
             if advice := self._how_to_go_on():
                 output().print(advice, markup=False, soft_wrap=True)
@@ -240,10 +297,12 @@ class Session:
             logger.close()
         if evaluation is not None:
             print_table(evaluation_table(evaluation, title="evaluation"))
-        self._write_result(evaluation)
+        if first:
+            self._write_result(evaluation)
         try:
-            if self.arguments.video:
-                film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
+            if self.arguments.video and first:
+                with self.journal.spending("film"):
+                    film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
         finally:  # rendering is foreign code and may fail; the rest is there all the same
             self._list_files()
         return 0 if self._is_reached(evaluation) else RETURN_NOT_REACHED
@@ -276,7 +335,7 @@ class Session:
         start = time.monotonic()
         with self._stop_on_signal() as stop:
             progress = ProgressBarCallback(output()) if steps > 0 else None
-            callbacks = (self.checkpoints, self.films, self.evaluation, stop, progress)
+            callbacks = (self.journal, self.checkpoints, self.films, self.evaluation, stop, progress)
             try:
                 self.model.learn(
                     steps,
@@ -289,7 +348,8 @@ class Session:
                 raise
             self.training_seconds += time.monotonic() - start
             self.model.save(self.run.folder.model)
-            draw_curve(self.run)
+            if self.model.rank == 0:
+                draw_curve(self.run)
             if stop.signal_number is not None:
                 raise Interrupted(stop.signal_number)
 
@@ -304,12 +364,15 @@ class Session:
         if self.arguments.eval_episodes < 1:
             return None
         seed = self.run.config.seed + EVALUATION_SEED
-        return evaluate_run(self.run, self.arguments.eval_episodes, seed=seed, device=self.arguments.device)
+        with self.journal.spending("evaluation"):
+            return evaluate_run(self.run, self.arguments.eval_episodes, seed=seed, device=self.arguments.device)
 
     def _introduce(self) -> None:
         config, preset = self.run.config, self.run.config.preset
         title = f"[bold]{algorithm_title(config.algo)} on {escape(config.env)}[/]"
         environments = f"{preset.n_envs} environment{'s' if preset.n_envs > 1 else ''}"
+        if self.model.world_size > 1:
+            environments += f" in {self.model.world_size} processes"
         task = f"{preset.n_timesteps:,} steps, {environments}, preset {preset.name}, seed {config.seed}"
         output().print(f"{title}: {task}, device {self.model.device}, backend {self.model.backend}")
         if self.arguments.preset == "auto" and not self.resumed:
@@ -319,11 +382,13 @@ class Session:
 
     def _how_to_go_on(self) -> str:
         """The command that resumes this run, if there is a checkpoint to resume from."""
-        if not CheckpointFolder(self.run.folder.checkpoints).all():
+        if self.model.rank != 0 or not CheckpointFolder(self.run.folder.checkpoints).all():
             return ""
         return f"go on with: proximo train --resume {shown_path(self.run.folder.path)}"
 
     def _list_files(self) -> None:
+        if self.model.rank != 0:
+            return
         self.printed.save(self.run.folder.printed)
         steps, seconds = self.model.num_timesteps, f"{self.training_seconds:.1f} s"
         new_steps = f"{steps - self.steps_before:,} of them now in {seconds}"

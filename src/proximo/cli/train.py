@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -26,10 +26,17 @@ from proximo.cli.flags import (
     default_is,
     given_flags,
     hyperparameter_flags,
+    one_word,
+    whole_number,
 )
 from proximo.cli.group import Group
+from proximo.cli.launching import launch, launch_name, number_of_processes
 from proximo.cli.runs import Run, RunConfig
+from proximo.distributed import Group as Processes
+from proximo.distributed import join
 from proximo.envs.make import versioned_id
+from proximo.files.plain_text import brief
+from proximo.training.run_folder import RunFolderError
 from proximo.zoo import available_presets
 from proximo.zoo.presets import NAMED_PARTS, PresetFile, preset_by_name
 
@@ -50,11 +57,16 @@ EXAMPLES = (
     "proximo train HalfCheetah-v5 --preset none --envs 4 --workers --normalize true",
     "proximo train MountainCar-v0 --intrinsic-reward rnd --intrinsic-reward-kwargs 'beta = 0.5'",
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
+    "proximo train HalfCheetah-v5 --envs 16 --processes 4",
     "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
 )
 
 _from_preset = default_is("the preset's")
+
+
+def processes_of(text: str) -> int | Literal["auto"]:
+    return "auto" if text == "auto" else whole_number(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +89,8 @@ class Train:
     """Steps of the training, all environments together, such as 1e6."""
     envs: Annotated[OptionalCount, _from_preset] = None
     """Parallel environments, such as 8."""
+    processes: Annotated[Any, one_word(processes_of, "INT|auto")] = 1
+    """Processes that train together, each with its share of the environments, such as 4; auto starts one per core."""
     workers: bool = False
     """Run the environments in worker processes: for those whose step takes longer than a message, as PyBullet's do."""
     on_env_failure: Literal["raise", "restart"] = "raise"
@@ -143,26 +157,54 @@ class Train:
 
 def run(words: Sequence[str]) -> int:
     arguments = parse_arguments(words)
-    if arguments.resume is not None:
-        if Group.is_one(arguments.resume):
-            from proximo.cli.seeds import resume_group
+    if (processes := join()) is not None:
+        with processes.telling_failures():
+            return train_together(arguments, processes)
+    if arguments.resume is not None and Group.is_one(arguments.resume):
+        from proximo.cli.seeds import resume_group
 
-            return resume_group(Group.open(arguments.resume), resumed_jobs(arguments))
-        from proximo.cli.session import resume
+        return resume_group(Group.open(arguments.resume), resumed_jobs(arguments))
+    task = task_of(arguments)
+    if isinstance(task, RunConfig):
+        if arguments.print_config:
+            from proximo.cli.session import print_config
 
-        return resume(arguments.resume, *resumed_arguments(arguments))
-    config = run_config(arguments)
-    if arguments.print_config:
-        from proximo.cli.session import print_config
+            return print_config(arguments, task)
+        if arguments.seeds is not None:
+            from proximo.cli.seeds import train_group
 
-        return print_config(arguments, config)
-    if arguments.seeds is not None:
-        from proximo.cli.seeds import train_group
+            return train_group(arguments, task, words)
+    if (count := number_of_processes(*processes_for(arguments, task))) > 1:
+        return launch(words, count)
+    return do(arguments, task)
 
-        return train_group(arguments, config, words)
-    from proximo.cli.session import train
 
-    return train(arguments, config)
+def train_together(arguments: Train, processes: Processes) -> int:
+    """The same in one of several processes; only the first needs the run folder."""
+    if arguments.seeds is not None or arguments.print_config:
+        raise ValueError("--seeds and --print-config are for one process; start proximo without torchrun or srun")
+    task = task_of(arguments) if processes.rank == 0 else None
+    return do(arguments, processes.first(task, "starting"))  # type: ignore[arg-type]
+
+
+def do(arguments: Train, task: RunConfig | tuple[Train, Run]) -> int:
+    from proximo.cli import session
+
+    if isinstance(task, RunConfig):
+        return session.train(arguments, task)
+    return session.resume(arguments.resume or Path(), *task)
+
+
+def task_of(arguments: Train) -> RunConfig | tuple[Train, Run]:
+    """What is to be trained: a new run, or one to go on with and the arguments that it was started with."""
+    return run_config(arguments) if arguments.resume is None else resumed_arguments(arguments)
+
+
+def processes_for(arguments: Train, task: RunConfig | tuple[Train, Run]) -> tuple[int | Literal["auto"], int]:
+    """How many processes were asked for, and for how many environments."""
+    if isinstance(task, RunConfig):
+        return arguments.processes, task.preset.n_envs
+    return task[0].processes, task[1].config.preset.n_envs
 
 
 SESSION_FLAGS = (
@@ -174,10 +216,29 @@ SESSION_FLAGS = (
 
 def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     """The arguments that the run to resume was started with, and the run."""
-    check_only_resume(arguments, "resume")
+    check_only_resume(arguments, "resume", "processes")
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
-    return Train(env=run.config.env, algo=run.config.algo, **session), run
+    resumed = Train(env=run.config.env, algo=run.config.algo, processes=arguments.processes, **session)
+    try:
+        check_session(session)
+        check_numbers(resumed)
+    except ValueError as error:
+        raise RunFolderError(f"{run.folder.config}: {error}") from error
+    return resumed, run
+
+
+def check_session(session: Mapping[str, Any]) -> None:
+    """Refuse values of a file that the flag of that name could not have; what is missing has its default."""
+    kinds = get_type_hints(Train)
+    for name, value in session.items():
+        kind = kinds[name]
+        choices = get_args(kind) if get_origin(kind) is Literal else None
+        expected = tuple(part for part in get_args(kind) if isinstance(part, type)) or (kind,)
+        expected = (*expected, int) if float in expected else expected
+        fits = value in choices if choices else isinstance(value, expected) and (bool in expected or value is not True)
+        if not fits:
+            raise ValueError(f"{name} of its session is {brief(value)}, which the flag cannot be")
 
 
 def resumed_jobs(arguments: Train) -> int | None:
@@ -230,7 +291,7 @@ def run_config(arguments: Train) -> RunConfig:
         base,
         seed=base.seed if seed is None else seed,
         preset=base.preset.changed(changes, **{name: value for name, value in settings.items() if value is not None}),
-        session={name: getattr(arguments, name) for name in SESSION_FLAGS},
+        session={name: getattr(arguments, name) for name in SESSION_FLAGS} | {"launch": launch_name()},
     )
 
 

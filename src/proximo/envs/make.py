@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from proximo.distributed import launch_of
 from proximo.envs.dependencies import naming_the_extra
 from proximo.envs.vector.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env, unwrap_wrapper
 from proximo.envs.vector.vec_env import VecEnv
@@ -117,6 +118,9 @@ def make_vec_env(
     then in ``wrapper_class``. Copy ``i`` gets the seed ``seed + i`` at the first reset, its action space
     ``seed + start_index + i``. Workers instead of a loop: ``vec_env_cls=SubprocVecEnv``.
 
+    Under ``torchrun`` each process makes ``n_envs`` of its own, and ``i`` counts those of all processes; where they
+    make different numbers, a model with a seed puts that right.
+
     >>> env = make_vec_env("CartPole-v1", n_envs=2, seed=0)
     >>> env.reset().shape
     (2, 4)
@@ -125,6 +129,9 @@ def make_vec_env(
         raise ValueError(f"n_envs must be at least 1, got {n_envs}")
     if isinstance(env_id, str):
         _require_known(env_id)  # here already, so that no worker process has to say it
+    launch = launch_of(os.environ)
+    before = 0 if launch is None else launch.rank * n_envs  # environments of the processes before this one
+    start_index += before
 
     def factory(index: int) -> Callable[[], gym.Env[Any, Any]]:
         def make() -> gym.Env[Any, Any]:
@@ -140,7 +147,7 @@ def make_vec_env(
 
     factories = [factory(start_index + index) for index in range(n_envs)]
     vec_env = (vec_env_cls or DummyVecEnv)(factories, **(vec_env_kwargs or {}))  # type: ignore[arg-type]
-    vec_env.seed(seed)
+    vec_env.seed(None if seed is None else seed + before)
     return vec_env
 
 

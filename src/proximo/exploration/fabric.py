@@ -40,6 +40,10 @@ class Fabric(IntrinsicReward):
         if all(part.bound for part in rewards):
             self.bind(*rewards[0].bound_to)
 
+    def __repr__(self) -> str:
+        named = [f"{name}={value!r}" for name, value in self.arguments().items()]
+        return f"{type(self).__name__}({', '.join([*map(repr, self.rewards), *named])})"
+
     def arguments(self) -> dict[str, Any]:
         return {"extrinsic_coef": self.extrinsic_coef, "own_value": self.own_value, "discount": self.discount}
 

@@ -22,6 +22,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -31,18 +32,9 @@ import torch
 
 from proximo.errors import ModelFileError
 from proximo.files.atomic import replacing
-from proximo.files.zips import (
-    AGAIN,
-    Budgets,
-    Json,
-    Source,
-    checked_stream,
-    opened,
-    parse_json,
-    read_members,
-    shown,
-    write_zip,
-)
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import AGAIN, Json, brief, parse_json, printable, shown
+from proximo.files.zips import Source, checked_stream, opened, read_members, write_zip
 
 Tensors: TypeAlias = Mapping[str, Mapping[str, torch.Tensor]]  # group → name → tensor
 
@@ -63,10 +55,10 @@ TENSOR_TYPES = {
     "BOOL": torch.bool,
 }
 
+MAX_DIMENSIONS = 32
+
 _GROUP_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
-
-
-DEFAULT_BUDGETS = Budgets()
+_TENSOR_BYTES = 1024  # that a tensor takes beside its numbers
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
@@ -76,14 +68,14 @@ def write_archive(
     path: Source,
     manifest: Mapping[str, Json],
     tensors: Tensors,
-    budgets: Budgets = DEFAULT_BUDGETS,
+    budgets: Budgets | None = None,
 ) -> Path | None:
     """Save a manifest and groups of tensors; return the path written, None for a stream.
 
     A path without suffix gets ``.zip``; missing folders are made; an existing file is replaced in one step, so it is
     the old or the new one at every moment, also when the machine stops half-way.
     """
-    members = _serialize(manifest, tensors, budgets)
+    members = _serialize(manifest, tensors, budgets or Budgets())
     if not isinstance(path, str | os.PathLike):
         write_zip(checked_stream(path), members)
         return None
@@ -152,19 +144,21 @@ def _serialize_json(value: Mapping[str, Json], budgets: Budgets) -> bytes:
 
 
 def read_archive(
-    path: Source, budgets: Budgets = DEFAULT_BUDGETS
+    path: Source, budgets: Budgets | None = None
 ) -> tuple[dict[str, Any], dict[str, dict[str, torch.Tensor]]]:
     """The caller's manifest and the groups of tensors, on the CPU; tries ``path``, then ``path.zip``.
 
     Anything but an intact file of this format raises :class:`~proximo.errors.ModelFileError`; a path that does not
-    exist raises ``FileNotFoundError``. Nothing in the file is executed, imported or unpickled.
+    exist raises ``FileNotFoundError``. Nothing in the file is executed, imported or unpickled. Who decodes values of
+    the manifest hands the same budgets on.
     """
     with opened(path) as (stream, _):
-        return _read(stream, budgets)
+        return _read(stream, budgets or Budgets())
 
 
 def _read(stream: IO[bytes], budgets: Budgets) -> tuple[dict[str, Any], dict[str, dict[str, torch.Tensor]]]:
     zipped = read_members(stream, budgets, _is_member, _refuse_foreign)
+    budgets.grant(zipped.file_bytes)
     manifest = _checked_manifest(parse_json(zipped.read(MANIFEST), budgets))
     members = manifest["members"]
     if members.keys() != zipped.entries.keys() - {MANIFEST}:
@@ -181,8 +175,9 @@ def _read(stream: IO[bytes], budgets: Budgets) -> tuple[dict[str, Any], dict[str
     return {key: value for key, value in manifest.items() if key not in RESERVED_KEYS}, tensors
 
 
-def verify_archive(path: Source, budgets: Budgets = DEFAULT_BUDGETS) -> None:
+def verify_archive(path: Source, budgets: Budgets | None = None) -> None:
     """Raise unless every byte is as :func:`write_archive` wrote it, also those that no reader looks at."""
+    budgets = budgets or Budgets()
     with opened(path) as (stream, _):
         _read(stream, budgets)
         zipped = read_members(stream, budgets, _is_member, _refuse_foreign)
@@ -220,13 +215,13 @@ def _checked_manifest(manifest: Json) -> dict[str, Any]:
     """The manifest with its own three keys checked."""
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         came = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        raise ModelFileError(f"the manifest states the format {came!r:.60}, expected {FORMAT!r}: a foreign file")
+        raise ModelFileError(f"the manifest states the format {brief(came)}, expected {FORMAT!r}: a foreign file")
     version = manifest.get("format_version")
     if type(version) is not int or version < 1:
-        raise ModelFileError(f"format_version {version!r:.60} is no version number; {AGAIN}")
+        raise ModelFileError(f"format_version {brief(version)} is no version number; {AGAIN}")
     if version > FORMAT_VERSION:
         raise ModelFileError(
-            f"it was written by a newer Proximo (file format {version!r:.60}, this one reads up to {FORMAT_VERSION}): "
+            f"it was written by a newer Proximo (file format {brief(version)}, this one reads up to {FORMAT_VERSION}): "
             "pip install --upgrade proximo"
         )
     members = manifest.get("members")
@@ -255,8 +250,9 @@ def _parse_tensors(member: str, data: bytes, budgets: Budgets) -> dict[str, torc
     try:
         views = safetensors.deserialize(data)
     except safetensors.SafetensorError as error:
-        raise ModelFileError(f"{member} is not valid safetensors ({str(error)[:200]}); {AGAIN}") from error
-    return {name: _parse_tensor(f"{member}/{name[:80]!r}", view) for name, view in sorted(views)}
+        raise ModelFileError(f"{member} is not valid safetensors ({printable(str(error))}); {AGAIN}") from error
+    budgets.make(_TENSOR_BYTES * len(views) + len(data))
+    return {name: _parse_tensor(f"{member}/{name[:80]!a}", view) for name, view in sorted(views, key=itemgetter(0))}
 
 
 def _parse_tensor(name: str, view: Mapping[str, Any]) -> torch.Tensor:
@@ -264,6 +260,8 @@ def _parse_tensor(name: str, view: Mapping[str, Any]) -> torch.Tensor:
     if dtype is None:
         raise ModelFileError(f"{name} has the type {view['dtype']}, expected one of {', '.join(TENSOR_TYPES)}")
     data, shape = view["data"], view["shape"]
+    if len(shape) > MAX_DIMENSIONS:
+        raise ModelFileError(f"{name} has {len(shape)} dimensions, more than {MAX_DIMENSIONS}")
     if dtype is torch.bool and len(data.translate(None, b"\x00\x01")) > 0:
         raise ModelFileError(f"{name} is a tensor of truth values with bytes other than 0 and 1")
     try:

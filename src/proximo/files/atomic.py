@@ -16,12 +16,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A new binary file that takes the place of ``path`` when the block ends well, and vanishes when it does not.
 
     Written beside the target (a rename is atomic only within a file system), synced to the disk before the rename and
-    the folder after it. Missing folders are made. A symbolic link stays one: the file it points to is replaced.
+    the folder after it. Missing folders are made, and synced too. A symbolic link stays one: the file it points to is
+    replaced.
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".proximo-{secrets.token_hex(8)}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(target.parent)
         with open(temporary, "xb") as stream:
             yield stream
             stream.flush()
@@ -42,6 +43,14 @@ def remove_leftovers(folder: Path) -> None:
     """Remove what processes that were killed while writing left in a folder; nobody else may be writing there."""
     for path in folder.glob(".proximo-*.tmp"):
         path.unlink(missing_ok=True)
+
+
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it; each is an entry of the one above, which must reach the disk as well."""
+    if not folder.exists():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

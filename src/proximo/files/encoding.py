@@ -33,15 +33,17 @@ from torch import nn
 
 from proximo.data import Array
 from proximo.errors import ModelFileError, near_matches
-from proximo.files.zips import Json
-from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
+from proximo.files.budgets import MIB, Budgets
+from proximo.files.plain_text import MAX_INTEGER_BITS, Json, brief, printable
+from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, known_schedule
 
 Tensors: TypeAlias = dict[str, torch.Tensor]
 
 MAX_DEPTH = 24  # levels of JSON; leaves room for the manifest around it
 MAX_LISTED_ELEMENTS = 2**16  # of one array written out; larger ones belong in a group of tensors
-MAX_TOTAL_ELEMENTS = 2**24  # of all arrays of one call together, so that a short text cannot ask for much memory
-MAX_INTEGER_BITS = 1024
+MAX_FILLED_BYTES = 24 * MIB  # of all arrays of one value: a short text describes them, and spaces are made of them
+MAX_DIMENSIONS = 32
+SPACE_BYTES = 32 * 1024  # that a space takes, and what a policy makes of it
 LISTED_ELEMENTS = 16
 """Arrays up to this size stay in the JSON: a tensor's entry in a file takes more room than they do."""
 
@@ -129,11 +131,11 @@ def encode(value: Any, tensors: Tensors | None = None) -> Json:
 
 
 class Encoder:
-    """One pass of encoding, with its budget of array elements."""
+    """One pass of encoding, with its budget of bytes in arrays."""
 
     def __init__(self, tensors: Tensors | None = None) -> None:
         self.tensors = tensors
-        self.elements_left = MAX_TOTAL_ELEMENTS
+        self.bytes_left = MAX_FILLED_BYTES
         self.path: list[str | int] = []  # of the part that is being encoded, or has no form
 
     def encode(self, value: Any, depth: int) -> Json:
@@ -165,8 +167,8 @@ class Encoder:
     def _encode_dict(self, value: dict[Any, Any], depth: int) -> Json:
         if is_plain_dict(value):
             return {key: self._part(key, item, depth + 1) for key, item in value.items()}
-        if not all(type(key) in (str, int) for key in value):
-            raise Unsafe("dict with keys that are neither str nor int")
+        if not all(map(_is_key, value)):
+            raise Unsafe("dict with keys that are neither str nor int (of 60 bits)")
         return _tagged("dict", [[key, self._part(key, item, depth + 3)] for key, item in value.items()])
 
     def _encode_object(self, value: Any, depth: int) -> Json:
@@ -186,6 +188,7 @@ class Encoder:
                 words = np.ascontiguousarray(value).view(_SIGNED.get(name, value.dtype))
                 return self._stored(torch.from_numpy(words.copy()), name)
             return _tagged("array", self._encode_array(value))
+        value = known_schedule(value)  # one of another library that means the same as one here
         if type(value) not in _KIND_OF_TYPE:
             raise Unsafe(_described(value))
         kind, to_plain = _KIND_OF_TYPE[type(value)]
@@ -205,9 +208,9 @@ class Encoder:
         flat = np.ascontiguousarray(array).reshape(-1)
         bits = flat.view(f"u{array.dtype.itemsize}")
         uniform = flat.size > 0 and bool((bits == bits[0]).all())
-        if flat.size > (self.elements_left if uniform else MAX_LISTED_ELEMENTS):
+        if flat.nbytes > self.bytes_left or (flat.size > MAX_LISTED_ELEMENTS and not uniform):
             raise Unsafe(f"array of {flat.size} {name} values, too many for the manifest")
-        self.elements_left -= flat.size
+        self.bytes_left -= flat.nbytes
         values = (flat[:1] if uniform else flat).tolist()
         if array.dtype.kind == "f":
             values = [number if math.isfinite(number) else _non_finite_name(number) for number in values]
@@ -238,12 +241,13 @@ def _described(value: Any) -> str:
 # --------------------------------------------------------------------------------------------------------- decoding
 
 
-def decode(encoded: Json, tensors: Mapping[str, torch.Tensor] | None = None) -> Any:
+def decode(encoded: Json, tensors: Mapping[str, torch.Tensor] | None = None, budgets: Budgets | None = None) -> Any:
     """The value of :func:`encode`'s JSON; :class:`~proximo.errors.ModelFileError` for anything else.
 
-    Arrays and tensors are the caller's own.
+    Arrays and tensors are the caller's own. The budgets are those of the file; without, those of a file of the
+    tensors' length.
     """
-    return Decoder(tensors).decode(encoded)
+    return Decoder(tensors, budgets).decode(encoded)
 
 
 def class_name(cls: type) -> str | None:
@@ -252,11 +256,14 @@ def class_name(cls: type) -> str | None:
 
 
 class Decoder:
-    """One pass of decoding, with its budget of array elements."""
+    """One pass of decoding, within the budgets of a file."""
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor] | None = None) -> None:
+    def __init__(self, tensors: Mapping[str, torch.Tensor] | None = None, budgets: Budgets | None = None) -> None:
         self.tensors = tensors or {}
-        self.elements_left = MAX_TOTAL_ELEMENTS
+        if budgets is None:
+            budgets = Budgets()
+            budgets.grant(sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values()))
+        self.budgets = budgets
 
     def decode(self, encoded: Json, depth: int = 0) -> Any:
         if depth > MAX_DEPTH:
@@ -276,7 +283,7 @@ class Decoder:
             raise
         except MALFORMED as error:
             raise ModelFileError(
-                f"a value of kind {kind!r:.60} in the file is malformed: {str(error)[:200]}"
+                f"a value of kind {brief(kind)} in the file is malformed: {printable(str(error))}"
             ) from error
 
     def _decode_tagged(self, kind: str, value: Json, depth: int) -> Any:
@@ -295,29 +302,31 @@ class Decoder:
                 return _CLASSES[_known(_expect(str, value), _CLASSES, "class")]
             case "stored":
                 return self._fetch(*_expect(list, value))
-        return _KINDS[_known(kind, _KINDS, "kind of value")](self.decode(value, depth + 1))
+        make = _KINDS[_known(kind, _KINDS, "kind of value")]
+        before = self.budgets.made_bytes
+        plain = self.decode(value, depth + 1)
+        self.budgets.make(SPACE_BYTES + 4 * max(before - self.budgets.made_bytes, 0))
+        return make(plain)
 
     def _fetch(self, name: Any, kind: Any) -> Any:
         if _expect(str, name) not in self.tensors:
-            raise ModelFileError(f"the file lacks the tensor {name!r:.40} that its manifest names")
+            raise ModelFileError(f"the file lacks the tensor {brief(name)} that its manifest names")
         tensor = self.tensors[name]
-        if kind == _TENSOR:
+        self.budgets.make(tensor.numel() * tensor.element_size())
+        if _expect(str, kind) == _TENSOR:
             return tensor.clone()
-        expected = np.dtype(_SIGNED.get(kind, _known(_expect(str, kind), _ARRAY_TYPES, "array type")))
+        expected = np.dtype(_SIGNED.get(kind, _known(kind, _ARRAY_TYPES, "array type")))
         array = tensor.numpy()
         if array.dtype != expected:
-            raise ModelFileError(f"the tensor {name!r:.40} is {array.dtype}, its manifest says {expected}")
+            raise ModelFileError(f"the tensor {brief(name)} is {array.dtype}, its manifest says {expected}")
         return array.copy().view(kind)
 
     def _decode_array(self, plain: dict[str, Json]) -> Array:
         dtype = np.dtype(_known(_expect(str, plain["dtype"]), _ARRAY_TYPES, "array type"))
         shape = tuple(_expect(int, size) for size in _expect(list, plain["shape"]))
-        size = math.prod(shape)
-        if len(shape) > 32 or min(shape, default=0) < 0:
-            raise ValueError(f"shape {shape} is no shape of an array")
-        self.elements_left -= size
-        if self.elements_left < 0:
-            raise ValueError(f"an array of {size} elements exceeds the {MAX_TOTAL_ELEMENTS} that a file may ask for")
+        if len(shape) > MAX_DIMENSIONS or not all(0 <= size < 2**48 for size in shape):
+            raise ValueError("an array of impossible shape")
+        self.budgets.make(math.prod(shape) * dtype.itemsize)
         if plain.keys() == {"dtype", "shape", "fill"}:
             return np.full(shape, _element(plain["fill"], dtype), dtype)
         values = [_element(value, dtype) for value in _expect(list, plain["values"])]
@@ -330,17 +339,23 @@ def _expect(expected: type, value: Any) -> Any:
     return value
 
 
-def _dict_key(key: Json) -> str | int:
-    if type(key) is str or type(key) is int:
-        return key
-    raise TypeError(f"expected a dictionary key of type str or int, got {type(key).__name__}")
+def _is_key(key: Any) -> bool:
+    """Larger integers can be chosen to have one hash, and a dictionary of them takes the square of their number."""
+    return type(key) is str or (type(key) is int and -(2**60) < key < 2**60)
+
+
+def _dict_key(key: Any) -> str | int:
+    if not _is_key(key):
+        raise TypeError(f"expected a dictionary key of type str or int (of 60 bits), got {brief(key)}")
+    checked: str | int = key
+    return checked
 
 
 def _known(name: str, table: Mapping[str, Any] | tuple[str, ...], what: str) -> str:
     if name in table:
         return name
     raise ModelFileError(
-        f"the file names the {what} {name!r:.60}, which this program does not know ({near_matches(name[:60], table)}); "
+        f"the file names the {what} {brief(name)}, which this program does not know ({near_matches(name, table)}); "
         "if a newer version or an extension wrote the file, install or import that first, or give the value in "
         "custom_objects"
     )
@@ -357,7 +372,7 @@ def _element(value: Json, dtype: np.dtype[Any]) -> bool | int | float:
     number = int(_expect(int, value))
     bounds = np.iinfo(dtype)
     if not bounds.min <= number <= bounds.max:
-        raise ValueError(f"{number} does not fit {dtype.name}")
+        raise ValueError(f"{brief(number)} does not fit {dtype.name}")
     return number
 
 
@@ -405,8 +420,16 @@ def _multi_binary_to_plain(space: spaces.MultiBinary) -> int | list[int]:
     return [int(size) for size in space.n] if isinstance(space.n, tuple | list | np.ndarray) else int(space.n)
 
 
+def multi_binary_from_plain(plain: int | list[int]) -> spaces.MultiBinary:
+    sizes = [plain] if isinstance(plain, int) else _expect(list, plain)
+    if len(sizes) > MAX_DIMENSIONS or not all(0 < _expect(int, size) < 2**48 for size in sizes):
+        raise ValueError("a MultiBinary space of impossible shape")
+    return spaces.MultiBinary(plain)
+
+
 def dict_space_from_plain(parts: list[tuple[str, spaces.Space[Any]]]) -> spaces.Dict:
-    return spaces.Dict(OrderedDict(_expect(list, parts)))  # gymnasium sorts other dictionaries
+    named = {_expect(str, key): space for key, space in _expect(list, parts)}
+    return spaces.Dict(OrderedDict(named))  # gymnasium sorts other dictionaries
 
 
 def _linear_schedule_to_plain(schedule: LinearSchedule) -> list[float]:
@@ -427,14 +450,14 @@ def _float_schedule_from_plain(plain: Any) -> FloatSchedule:
 def _number(value: Any) -> float:
     if type(value) is not float and type(value) is not int:
         raise TypeError(f"expected a number, got {type(value).__name__}")
-    return value
+    return float(value)
 
 
 def _register_values() -> None:
     register("Box", spaces.Box, _box_to_plain, box_from_plain)
     register("Discrete", spaces.Discrete, _discrete_to_plain, discrete_from_plain)
     register("MultiDiscrete", spaces.MultiDiscrete, _multi_discrete_to_plain, multi_discrete_from_plain)
-    register("MultiBinary", spaces.MultiBinary, _multi_binary_to_plain, spaces.MultiBinary)
+    register("MultiBinary", spaces.MultiBinary, _multi_binary_to_plain, multi_binary_from_plain)
     register("Dict", spaces.Dict, lambda space: [list(item) for item in space.spaces.items()], dict_space_from_plain)
     register("Tuple", spaces.Tuple, lambda space: list(space.spaces), spaces.Tuple)
     register("device", torch.device, str, lambda name: torch.device(_expect(str, name)))

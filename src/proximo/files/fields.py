@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from proximo.errors import ModelFileError
+from proximo.files.budgets import Budgets
 from proximo.files.encoding import MAX_DEPTH, Decoder, Encoder, Unsafe, is_plain_dict
-from proximo.files.zips import Json
+from proximo.files.plain_text import Json
 
 
 def encode_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str, str]]:
@@ -54,6 +55,7 @@ def decode_fields(
     needs: Mapping[str, str],
     custom_objects: Mapping[str, Any] | None = None,
     loader: str = "PPO.load",
+    budgets: Budgets | None = None,
 ) -> dict[str, Any]:
     """The fields of :func:`encode_fields`, with what could not be written taken from ``custom_objects``.
 
@@ -64,7 +66,7 @@ def decode_fields(
     supplied = _checked_custom_objects(custom_objects)
     _check_needs(encoded, needs)
     _check_supplied(needs, supplied, loader)
-    decoder = Decoder()
+    decoder = Decoder(budgets=budgets)
     fields = {name: decoder.decode(value) for name, value in encoded.items() if name not in supplied}
     return supply_fields({name: fields.get(name) for name in encoded}, needs, supplied, loader)
 
@@ -125,5 +127,5 @@ def _put(field: Any, parts: list[str], value: Any, path: str) -> None:
     for part in parts[:-1]:
         field = field.get(part) if isinstance(field, dict) else None
     if not isinstance(field, dict):
-        raise ModelFileError(f"{path!r} names an entry of a dictionary, and the file holds no dictionary there")
+        raise ModelFileError(f"{path!a} names an entry of a dictionary, and the file holds no dictionary there")
     field[parts[-1]] = value

@@ -15,70 +15,96 @@ from gymnasium import spaces
 
 from proximo.data import Array
 from proximo.errors import ModelFileError
+from proximo.files.budgets import Budgets
 from proximo.files.encoding import (
     ACTIVATIONS,
     MALFORMED,
+    MAX_DIMENSIONS,
     OPTIMIZERS,
+    SPACE_BYTES,
     box_from_plain,
     decode,
     dict_space_from_plain,
     discrete_from_plain,
+    multi_binary_from_plain,
     multi_discrete_from_plain,
 )
-from proximo.files.restricted_pickle import Inert, Made, Name
+from proximo.files.plain_text import brief, printable
+from proximo.files.restricted_pickle import Inert, Made, Name, OpaqueKey
 from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from proximo.functional.statistics import RunningMeanStd
 
 MAX_DEPTH = 32
-MAX_VALUES = 2**18
+
+_VALUE_BYTES, _ENTRY_BYTES = 64, 16  # of Python's objects, and of their places in lists and dictionaries
 
 
 class UnknownValue(ModelFileError):
     """A pickled value that is code, or an object of a class that is not in the tables."""
 
 
-def known_value(inert: Inert, makers: Mapping[Name, Callable[[Translator, Made], Any]] | None = None) -> Any:
+def known_value(
+    inert: Inert,
+    budgets: Budgets | None = None,
+    makers: Mapping[Name, Callable[[Translator, Made], Any]] | None = None,
+) -> Any:
     """The value that inert data describes; ``makers`` extend the table of what can be made."""
-    return Translator(makers or {}).translate(inert)
+    return Translator(budgets or Budgets(), makers or {}).translate(inert)
 
 
 class Translator:
-    """One translation, with its budgets of depth and number; shared parts are translated once."""
+    """One translation, within the budgets of its file.
 
-    def __init__(self, makers: Mapping[Name, Callable[[Translator, Made], Any]]) -> None:
+    What a pickle shares is translated once but paid for each time, so that whoever walks, copies or prints the value
+    afterwards meets no more than the budget allows.
+    """
+
+    def __init__(self, budgets: Budgets, makers: Mapping[Name, Callable[[Translator, Made], Any]]) -> None:
+        self.budgets = budgets
         self.makers = {**_MAKERS, **makers}
         self.depth = 0
-        self.values_left = MAX_VALUES
-        self.done: dict[int, Any] = {}
+        self.done: dict[int, tuple[Any, int]] = {}  # by identity: the value, and its bytes
 
     def translate(self, inert: Inert) -> Any:
         if inert is None or isinstance(inert, bool | int | float | str | bytes):
+            self.budgets.make(_VALUE_BYTES + (len(inert) if isinstance(inert, str | bytes) else 0))
             return inert
         if id(inert) in self.done:  # the inert tree outlives the translation, so ids are not used twice
-            return self.done[id(inert)]
-        self.values_left -= 1
-        if self.depth >= MAX_DEPTH or self.values_left < 0:
-            raise ModelFileError(f"a pickled value is nested deeper than {MAX_DEPTH} levels, or too large")
+            value, cost = self.done[id(inert)]
+            self.budgets.make(cost)
+            return value
+        if self.depth >= MAX_DEPTH:
+            raise ModelFileError(f"a pickled value is nested deeper than {MAX_DEPTH} levels")
         self.depth += 1
+        before = self.budgets.made_bytes
+        self.budgets.work()
+        self.budgets.make(_VALUE_BYTES)
         try:
             value = self._translate(inert)
         except MALFORMED as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"a pickled value is malformed: {str(error)[:200]}") from error
+            raise ModelFileError(f"a pickled value is malformed: {printable(str(error))}") from error
         finally:
             self.depth -= 1
-        self.done[id(inert)] = value
+        self.done[id(inert)] = (value, before - self.budgets.made_bytes)
         return value
+
+    def all_of(self, items: Inert) -> list[Any]:
+        """The values of a list or tuple."""
+        if not isinstance(items, list | tuple):
+            raise TypeError(f"{brief(items)} where a list is expected")
+        self.budgets.make(_ENTRY_BYTES * len(items))
+        return [self.translate(item) for item in items]
 
     def _translate(self, inert: Inert) -> Any:
         match inert:
             case list():
-                return [self.translate(item) for item in inert]
+                return self.all_of(inert)
             case tuple():
-                return tuple(self.translate(item) for item in inert)
+                return tuple(self.all_of(inert))
             case dict():
-                return {self.translate(key): self.translate(item) for key, item in inert.items()}
+                return dict(zip(self.all_of(list(inert)), self.all_of(list(inert.values())), strict=True))
             case Name():
                 return known_class(inert)
             case Made() if isinstance(inert.function, Name) and inert.function in self.makers:
@@ -102,6 +128,8 @@ def describe(inert: Inert) -> str:
         case Made(function=Name() as name):
             kind = "an object of" if inert.new else "a call of"
             return f"{kind} {ascii(str(name))[1:-1]:.100}"
+        case OpaqueKey():
+            return "a dictionary with keys other than short texts and numbers"
     return f"a pickled {type(inert).__name__}"
 
 
@@ -144,82 +172,117 @@ def known_class(name: Name) -> type:
     return cls
 
 
+def own_class(given: Any) -> Any:
+    """The library's class for one of Stable-Baselines3's or sb3-contrib's that it knows; anything else as it is."""
+    name = Name(getattr(given, "__module__", ""), getattr(given, "__qualname__", ""))
+    return known_class(name) if isinstance(given, type) and name in CLASS_NAMES else given
+
+
 # ------------------------------------------------------------------------------------------------------------ NumPy
 
 _DTYPES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}
 
 
 def _dtype(translator: Translator, made: Made) -> np.dtype[Any]:
-    code = made.arguments[0]
-    order = made.state[1] if isinstance(made.state, tuple) else "="
-    if code not in _DTYPES or order not in ("<", "|", "="):
-        raise ValueError(f"an array of type {order!r:.20}{code!r:.20}; expected plain little-endian numbers")
+    code, order = made.arguments[0], "="
+    if isinstance(made.state, tuple):
+        order = made.state[1]
+    if not isinstance(code, str) or code not in _DTYPES or not isinstance(order, str) or order not in ("<", "|", "="):
+        raise ValueError(f"an array of type {brief(order)} {brief(code)}; expected plain little-endian numbers")
     return np.dtype(code)
 
 
-def _array(data: Any, dtype: Any, shape: Any, order: Any) -> Array:
+def _array(translator: Translator, data: Any, dtype: Any, shape: Any, order: Any) -> Array:
     """An array of bytes that the file holds, so that no shape can ask for more memory than it has."""
     if not isinstance(data, bytes) or not isinstance(dtype, np.dtype):
         raise TypeError("an array without bytes or type")
-    sizes = [shape] if isinstance(shape, int) else list(shape)
-    if any(type(size) is not int or size < 0 for size in sizes) or math.prod(sizes) * dtype.itemsize != len(data):
-        raise ValueError(f"{len(data)} bytes for an array of shape {sizes!s:.60} and type {dtype}")
-    return np.frombuffer(data, dtype).reshape(sizes, order="F" if order in ("F", True) else "C").copy()
+    sizes = [shape] if isinstance(shape, int) else shape
+    if not isinstance(sizes, list | tuple) or len(sizes) > MAX_DIMENSIONS:
+        raise TypeError("an array without a shape, or of too many dimensions")
+    if any(type(size) is not int or not 0 <= size < 2**48 for size in sizes):
+        raise ValueError("an array of impossible shape")
+    if math.prod(sizes) * dtype.itemsize != len(data):
+        raise ValueError(f"{len(data)} bytes for an array of shape {tuple(sizes)} and type {dtype}")
+    if dtype == np.bool_ and data.translate(None, b"\x00\x01"):
+        raise ValueError("truth values with bytes other than 0 and 1")
+    is_fortran = order is True or (isinstance(order, str) and order == "F")
+    translator.budgets.make(len(data))
+    return np.frombuffer(data, dtype).reshape(sizes, order="F" if is_fortran else "C").copy()
 
 
 def _array_from_buffer(translator: Translator, made: Made) -> Array:
-    return _array(*map(translator.translate, made.arguments))
+    data, dtype, shape, order = translator.all_of(made.arguments)
+    return _array(translator, data, dtype, shape, order)
 
 
 def _array_reconstructed(translator: Translator, made: Made) -> Array:
     _, shape, dtype, is_fortran, data = translator.translate(made.state)
-    return _array(data, dtype, shape, is_fortran)
+    return _array(translator, data, dtype, shape, is_fortran)
 
 
 def _scalar(translator: Translator, made: Made) -> Any:
-    dtype, data = map(translator.translate, made.arguments)
-    return _array(data, dtype, (), "C")[()]
+    dtype, data = translator.all_of(made.arguments)
+    return _array(translator, data, dtype, (), "C")[()]
 
 
 # ----------------------------------------------------------------------------------------------------------- spaces
 
 
 def _box(translator: Translator, made: Made) -> spaces.Box:
-    sides = [side for side in ("bounded_below", "bounded_above") if side in made.state]
-    names = ("low", "high", *sides)
-    return box_from_plain(dict(zip(names, translator.state(made, *names), strict=True)))
+    names = ["low", "high"]
+    if isinstance(made.state, dict):
+        names += [side for side in ("bounded_below", "bounded_above") if side in made.state]
+    plain = dict(zip(names, translator.state(made, *names), strict=True))
+    translator.budgets.make(SPACE_BYTES + sum(4 * np.asarray(part).nbytes for part in plain.values()))
+    return box_from_plain(plain)
 
 
 def _discrete(translator: Translator, made: Made) -> spaces.Discrete[Any]:
+    translator.budgets.make(SPACE_BYTES)
     (count,) = translator.state(made, "n")
     start, dtype = (translator.translate(made.state.get(name)) for name in ("start", "dtype"))
-    name = "int64" if dtype is None else np.dtype(dtype).name
-    return discrete_from_plain({"n": int(count), "start": int(start or 0), "dtype": name})
+    if dtype is not None and not isinstance(dtype, np.dtype):
+        raise TypeError(f"{brief(dtype)} where a type of numbers is expected")
+    name = "int64" if dtype is None else dtype.name
+    return discrete_from_plain({"n": _integer(count), "start": _integer(start or 0), "dtype": name})
 
 
 def _multi_discrete(translator: Translator, made: Made) -> spaces.MultiDiscrete[Any]:
+    translator.budgets.make(SPACE_BYTES)
     (counts,) = translator.state(made, "nvec")
+    if not isinstance(counts, np.ndarray):
+        raise TypeError(f"{brief(counts)} where an array is expected")
     start = translator.translate(made.state.get("start"))
     return multi_discrete_from_plain({"nvec": counts, "start": np.zeros_like(counts) if start is None else start})
 
 
 def _multi_binary(translator: Translator, made: Made) -> spaces.MultiBinary:
+    translator.budgets.make(SPACE_BYTES)
     (count,) = translator.state(made, "n")
-    return spaces.MultiBinary(count if isinstance(count, int) else [int(size) for size in count])
+    if isinstance(count, np.ndarray):
+        count = count.reshape(-1)[: MAX_DIMENSIONS + 1].tolist()
+    return multi_binary_from_plain([_integer(size) for size in count] if isinstance(count, list | tuple) else count)
 
 
 def _dict_space(translator: Translator, made: Made) -> spaces.Dict:
+    translator.budgets.make(SPACE_BYTES)
     (parts,) = translator.state(made, "spaces")
+    if not isinstance(parts, dict):
+        raise TypeError(f"{brief(parts)} where a table of spaces is expected")
     return dict_space_from_plain(list(parts.items()))
 
 
 def _queue(translator: Translator, made: Made) -> list[Any]:
     """A ``deque`` as a list; its length is limited elsewhere."""
-    return [translator.translate(item) for part in (*made.arguments[:1], made.items) for item in part]
+    return [item for part in (*made.arguments[:1], made.items) for item in translator.all_of(part)]
 
 
 def _ordered_dict(translator: Translator, made: Made) -> dict[Any, Any]:
     pairs = translator.translate(made.arguments[0]) if made.arguments else []
+    if not isinstance(pairs, list) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        raise TypeError("a table that is no list of pairs")
+    if not all(isinstance(key, str) for key, _ in pairs):
+        raise TypeError("a table whose keys are no texts")
     return {**dict(pairs), **translator.translate(made.entries)}
 
 
@@ -250,8 +313,14 @@ def _checked_schedule(value: Any) -> FloatSchedule:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        raise TypeError(f"{value!r:.60} where a number is expected")
+        raise TypeError(f"{brief(value)} where a number is expected")
     return float(value)
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{brief(value)} where a whole number is expected")
+    return int(value)
 
 
 def _closure(translator: Translator, made: Made) -> Any:
@@ -261,15 +330,17 @@ def _closure(translator: Translator, made: Made) -> Any:
     """
     name = _function_name(made)
     if name in _CLOSURES:
-        cells = [translator.translate(cell.arguments[0]) for cell in made.state[1]["__closure__"]]
-        return _CLOSURES[name](*cells)
+        cells = made.state[1]["__closure__"]
+        if not isinstance(cells, tuple) or len(cells) > 3:
+            raise TypeError("a function of other free variables than its kind has")
+        return _CLOSURES[name](*[translator.translate(cell.arguments[0]) for cell in cells])
     raise UnknownValue(describe(made))
 
 
 def _function_name(made: Made) -> str:
     """``module.qualified_name`` of a function that cloudpickle wrote by value; empty where it cannot be told."""
     match made.state:
-        case (_, {"__module__": str() as module, "__qualname__": str() as name}):
+        case (_, {"__module__": str() as module, "__qualname__": str() as name}) if len(module) + len(name) <= 1000:
             return f"{module}.{name}"
     return ""
 
@@ -292,6 +363,9 @@ _CLOSURES: dict[str, Callable[..., Any]] = {  # free variables come in alphabeti
 
 def _statistics(translator: Translator, made: Made) -> RunningMeanStd:
     mean, var, count = translator.state(made, "mean", "var", "count")
+    if not all(isinstance(part, int | float | np.generic | np.ndarray) for part in (mean, var)):
+        raise TypeError("statistics that are no numbers")
+    translator.budgets.make(8 * (np.size(mean) + np.size(var)))
     statistics = RunningMeanStd()
     statistics.mean, statistics.var = np.asarray(mean, np.float64), np.asarray(var, np.float64)
     statistics.count = _number(count)

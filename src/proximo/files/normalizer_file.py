@@ -19,10 +19,12 @@ from gymnasium import spaces
 from proximo.data import Array
 from proximo.errors import ModelFileError
 from proximo.files.atomic import replacing
+from proximo.files.budgets import Budgets
+from proximo.files.encoding import MAX_DIMENSIONS
 from proximo.files.inert_values import inert_value
 from proximo.files.known_values import known_value
+from proximo.files.plain_text import brief, parse_json, printable
 from proximo.files.restricted_pickle import MAX_BYTES, Inert, Made, Name, read_pickle, write_pickle
-from proximo.files.zips import Budgets, parse_json
 from proximo.functional.statistics import RunningMeanStd
 
 FORMAT = "proximo-vec-normalize-1"
@@ -31,7 +33,6 @@ FOREIGN_STATISTICS = Name("stable_baselines3.common.running_mean_std", "RunningM
 PARTS = ("mean", "var", "count")
 FLAGS = ("training", "norm_obs", "norm_reward")
 NUMBERS = ("clip_obs", "clip_reward", "gamma", "epsilon")
-_BUDGETS = Budgets()
 
 
 class NormalizerFile(NamedTuple):
@@ -54,9 +55,9 @@ def read_normalizer(path: Path) -> NormalizerFile:
 
 
 def parse_normalizer(data: bytes) -> NormalizerFile:
-    if is_pickle(data):
-        return _from_pickle(data)
-    return _from_safetensors(data)
+    budgets = Budgets()
+    budgets.grant(len(data))
+    return _from_pickle(data, budgets) if is_pickle(data) else _from_safetensors(data, budgets)
 
 
 def is_pickle(data: bytes) -> bool:
@@ -78,21 +79,21 @@ def write_normalizer(path: Path, content: NormalizerFile) -> None:
 # ----------------------------------------------------------------------------------------------------- Proximo's own
 
 
-def _from_safetensors(data: bytes) -> NormalizerFile:
+def _from_safetensors(data: bytes, budgets: Budgets) -> NormalizerFile:
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise ModelFileError("no safetensors: its header is cut off")
-    header = parse_json(data[8 : 8 + length], _BUDGETS, "the header")
+    header = parse_json(data[8 : 8 + length], budgets, "the header")
     metadata = header.get("__metadata__") if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise ModelFileError("it holds no statistics of VecNormalize")
-    settings = parse_json(str(metadata.get("settings")).encode("utf-8", "replace"), _BUDGETS, "its settings")
+    settings = parse_json(str(metadata.get("settings")).encode("utf-8", "replace"), budgets, "its settings")
     try:
         views = safetensors.deserialize(data)
     except safetensors.SafetensorError as error:
-        raise ModelFileError(f"no valid safetensors ({str(error)[:200]})") from error
-    if any(view["dtype"] != "F64" for _, view in views):
-        raise ModelFileError("its statistics are not of type float64")
+        raise ModelFileError(f"no valid safetensors ({printable(str(error))})") from error
+    if any(view["dtype"] != "F64" or len(view["shape"]) > MAX_DIMENSIONS for _, view in views):
+        raise ModelFileError("its statistics are not of type float64, or of too many dimensions")
     try:
         state = {name: np.frombuffer(view["data"], np.float64).reshape(view["shape"]).copy() for name, view in views}
     except (ValueError, OverflowError) as error:
@@ -103,16 +104,20 @@ def _from_safetensors(data: bytes) -> NormalizerFile:
 # --------------------------------------------------------------------------------------------- Stable-Baselines3's
 
 
-def _from_pickle(data: bytes) -> NormalizerFile:
-    made = read_pickle(data).value
-    if not isinstance(made, Made) or made.function != FOREIGN_CLASS or not isinstance(made.state, dict):
+def _from_pickle(data: bytes, budgets: Budgets) -> NormalizerFile:
+    made = read_pickle(data, budgets).value
+    if not isinstance(made, Made) or not isinstance(made.function, Name) or made.function != FOREIGN_CLASS:
         raise ModelFileError("this is a pickle of something else; nothing of it was run")
+    if not isinstance(made.state, dict):
+        raise ModelFileError("the pickle lacks its settings")
     wanted = (*FLAGS, *NUMBERS, "norm_obs_keys")
-    settings = {name: known_value(made.state[name]) for name in wanted if name in made.state}
-    statistics = {"ret_rms": known_value(made.state.get("ret_rms"))}
+    settings = {name: known_value(made.state[name], budgets) for name in wanted if name in made.state}
+    statistics = {"ret_rms": known_value(made.state.get("ret_rms"), budgets)}
     if settings.get("norm_obs", True):
-        observations = known_value(made.state.get("obs_rms"))
+        observations = known_value(made.state.get("obs_rms"), budgets)
         by_key = observations if isinstance(observations, dict) else {"": observations}
+        if not all(isinstance(key, str) for key in by_key):
+            raise ModelFileError("its statistics are not named by texts")
         statistics |= {f"obs_rms/{key}" if key else "obs_rms": value for key, value in by_key.items()}
     if not all(isinstance(value, RunningMeanStd) for value in statistics.values()):
         raise ModelFileError("the pickle lacks running statistics")
@@ -160,18 +165,35 @@ def _checked_settings(settings: Any) -> dict[str, Any]:
         if name in FLAGS:
             fits = isinstance(value, bool)
         elif name in NUMBERS:
-            fits = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+            fits = _is_number(value)
         else:
             fits = value is None or (isinstance(value, list) and all(isinstance(key, str) for key in value))
         if not fits:
-            raise ModelFileError(f"its setting {name} is {value!r:.60}")
+            raise ModelFileError(f"its setting {name} is {brief(value)}")
     return settings
 
 
+def _is_number(value: Any) -> bool:
+    """Infinity is one (nothing is clipped); an integer that no float can hold is none."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -(2**53) <= value <= 2**53
+    return isinstance(value, float) and not math.isnan(value)
+
+
 def _checked_state(state: Mapping[str, Array]) -> dict[str, Array]:
+    """Finite numbers, complete: a mean, a variance of its shape and a count for every name."""
+    parts: dict[str, dict[str, Array]] = {}
     for name, values in state.items():
         if not np.isfinite(values).all():
-            raise ModelFileError(f"its statistics {name!r:.80} hold NaN or infinity")
-        if name.endswith(".count") and values.shape != ():
-            raise ModelFileError(f"its count {name!r:.80} is no single number")
+            raise ModelFileError(f"its statistics {brief(name)} hold NaN or infinity")
+        if name != "returns":
+            owner, _, part = name.rpartition(".")
+            parts.setdefault(owner, {})[part] = values
+    for owner, found in parts.items():
+        if owner not in ("ret_rms", "obs_rms") and not owner.startswith("obs_rms/"):
+            raise ModelFileError(f"it holds statistics of {brief(owner)}, which VecNormalize does not have")
+        if found.keys() != set(PARTS) or found["mean"].shape != found["var"].shape or found["count"].shape != ():
+            raise ModelFileError(f"its statistics of {brief(owner)} are no mean, variance and single count")
+    if "ret_rms" not in parts:
+        raise ModelFileError("it lacks the statistics of returns")
     return dict(state)

@@ -21,13 +21,19 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from proximo.errors import ModelFileError
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import brief, printable
 
-# None, bool, int, float, str, bytes, list, tuple, dict, and the three classes below
+# None, bool, int, float, str, bytes, list, tuple, dict, and the classes below; it may be nested without end, or within
+# itself, so nothing hashes, compares or prints it: only known_values walks it, and counts as it goes
 Inert: TypeAlias = Any
 
 MAX_BYTES = 256 * 2**20
-MAX_OPERATIONS = 2**20
 MAX_NAMES = 4096
+MAX_KEY_LENGTH = 1000
+MAX_INTEGER_BITS = 2048
+
+_MADE_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Name:
         return f"{self.module}.{self.name}"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Made:
     """An object that a pickle would make by calling ``function``: never called."""
 
@@ -54,11 +60,18 @@ class Made:
     new: bool = field(default=True, repr=False)  # by ``__new__`` (or else by a call)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Persistent:
     """Something that a pickle keeps outside itself, as torch does the memory of its tensors."""
 
     identifier: Inert
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OpaqueKey:
+    """A key of a dictionary that is not hashed: what it stands for may be long, deep or made to collide."""
+
+    value: Inert
 
 
 class Reading(NamedTuple):
@@ -68,25 +81,25 @@ class Reading(NamedTuple):
     names: list[Name]
 
 
-def read_pickle(data: bytes) -> Reading:
+def read_pickle(data: bytes, budgets: Budgets | None = None) -> Reading:
     """The content of a pickle of protocol 2 to 5 as inert data; :class:`ModelFileError` for anything malformed.
 
     Memory is bounded by the length of the data: what a pickle refers to twice is there once.
     """
     if len(data) > MAX_BYTES:
         raise ModelFileError(f"a pickle of {len(data)} bytes, the budget is {MAX_BYTES}")
-    machine = _Machine()
+    budgets = budgets or Budgets()
+    machine = _Machine(budgets)
     position = -1
     try:
-        for count, (operation, argument, place) in enumerate(pickletools.genops(data)):
-            if count >= MAX_OPERATIONS:
-                raise ModelFileError(f"a pickle of more than {MAX_OPERATIONS} operations")
+        for operation, argument, place in pickletools.genops(data):
+            budgets.work()
             position = place or 0
             machine.step(operation.name, argument)
     except (ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error) as error:
         if isinstance(error, ModelFileError):
             raise
-        raise ModelFileError(f"a malformed pickle, after byte {position}: {str(error)[:200]}") from error
+        raise ModelFileError(f"a malformed pickle, after byte {position}: {printable(str(error))}") from error
     if position != len(data) - 1 or len(machine.stack) != 1 or machine.stack[0] is _MARK:
         raise ModelFileError("a malformed pickle: it goes on after its end, or does not leave one value")
     return Reading(machine.pop(), list(machine.names))
@@ -119,13 +132,16 @@ _SET_STATE = {Name(f"cloudpickle.{module}", "_function_setstate") for module in 
 class _Machine:
     """The stack machine of pickles, without its teeth."""
 
-    def __init__(self) -> None:
+    def __init__(self, budgets: Budgets) -> None:
+        self.budgets = budgets
         self.stack: list[Inert] = []
         self.memo: dict[int, Inert] = {}
         self.names: dict[Name, None] = {}  # as an ordered set
 
     def step(self, operation: str, argument: Any) -> None:
         if operation in _LITERALS:
+            if isinstance(argument, int) and argument.bit_length() > MAX_INTEGER_BITS:
+                raise ValueError(f"an integer of {argument.bit_length()} bits")
             self.stack.append(bytes(argument) if isinstance(argument, bytearray) else argument)
         elif operation in _CONSTANTS:
             self.stack.append(_CONSTANTS[operation]())
@@ -166,6 +182,8 @@ class _Machine:
         self.memo[len(self.memo)] = self.stack[-1]
 
     def do_put(self, index: int) -> None:
+        if not 0 <= index < 2**32:  # far larger ones can be chosen to have one hash
+            raise ValueError(f"a place {brief(index)} in the memo")
         self.memo[index] = self.stack[-1]
 
     do_binput = do_long_binput = do_put
@@ -264,7 +282,9 @@ class _Machine:
     ) -> None:
         if not isinstance(arguments, tuple):
             raise TypeError("arguments of a call are no tuple")
-        if function in _SET_STATE and len(arguments) == 2 and isinstance(arguments[0], Made):
+        self.budgets.make(_MADE_BYTES)
+        sets_state = isinstance(function, Name) and function in _SET_STATE and len(arguments) == 2
+        if sets_state and isinstance(arguments[0], Made):
             arguments[0].state = arguments[1]
         self.stack.append(Made(function, arguments, keywords or {}, new=new))
 
@@ -279,11 +299,21 @@ class _Machine:
 
 
 def _checked_key(key: Inert) -> Inert:
-    """Simple keys only: hashing a deeply nested tuple would recurse without limit."""
-    flat = key if isinstance(key, tuple) else (key,)
-    if len(flat) > 64 or not all(part is None or isinstance(part, str | bytes | int | float | Name) for part in flat):
-        raise TypeError(f"a dictionary has a key of type {type(key).__name__}")
-    return key
+    """A key that is safe to hash as it is, and anything else as something opaque.
+
+    Short texts have a hash that a file cannot foresee, small integers are their own; long keys cost their length each
+    time, and those of nested tuples recurse without limit.
+    """
+    match key:
+        case None | bool() | Name():
+            return key
+        case str() if len(key) <= MAX_KEY_LENGTH:
+            return key
+        case int() if -(2**60) < key < 2**60:
+            return key
+        case list() | dict():
+            raise TypeError(f"a dictionary has a key of type {type(key).__name__}")
+    return OpaqueKey(key)
 
 
 # ---------------------------------------------------------------------------------------------------------- writing

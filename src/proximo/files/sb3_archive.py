@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from proximo.errors import ModelFileError
+from proximo.files.budgets import MIB, Budgets
 from proximo.files.known_values import UnknownValue, known_value
+from proximo.files.plain_text import parse_json, shown
 from proximo.files.restricted_pickle import Inert, Name, read_pickle
 from proximo.files.torch_file import read_torch_file
-from proximo.files.zips import Budgets, Members, Source, member_names, opened, parse_json, read_members, shown
+from proximo.files.zips import Members, Source, member_names, opened, read_members
 
-BUDGETS = Budgets(json_bytes=16 * 2**20, members=16)
 SERIALIZED = ":serialized:"
 TYPE = ":type:"
 VERSION_MEMBER = "_stable_baselines3_version"
@@ -38,6 +39,7 @@ class Sb3Archive:
     version: str
     system: str
     members: dict[str, int]  # sizes
+    budgets: Budgets
     needs: dict[str, str] = field(default_factory=dict)  # dotted names of what could not be read, described
 
     def fields(self, names: Iterable[str]) -> dict[str, Any]:
@@ -61,7 +63,7 @@ class Sb3Archive:
 
     def _put(self, into: dict[str, Any], key: str, inert: Inert, path: str) -> None:
         try:
-            into[key] = known_value(inert)
+            into[key] = known_value(inert, self.budgets)
         except UnknownValue as unknown:
             self.needs[path] = str(unknown)
 
@@ -73,7 +75,7 @@ class Sb3Archive:
         except (binascii.Error, TypeError, ValueError) as error:
             raise ModelFileError(f"the field {shown([name])} is not base64 ({error})") from error
         try:
-            return read_pickle(data)
+            return read_pickle(data, self.budgets)
         except ModelFileError as error:
             raise ModelFileError(f"the field {shown([name])} is {error}") from error
 
@@ -93,20 +95,23 @@ def _looks_like_sb3(names: list[str]) -> bool:
 
 def read_sb3_archive(source: Source, weights: bool = True) -> Sb3Archive:
     """Read a file; nothing in it is executed, imported or unpickled. ``weights=False`` leaves the tensors unread."""
+    budgets = Budgets(json_bytes=16 * MIB, members=16)
     with opened(source) as (stream, _):
-        members = read_members(stream, BUDGETS, lambda name: name in MEMBERS, _recognize)
+        members = read_members(stream, budgets, lambda name: name in MEMBERS, _recognize)
+        budgets.grant(members.file_bytes)
         if "data" not in members or "policy.pth" not in members:
             raise ModelFileError(f"it holds {shown(list(members.entries))}; a model needs 'data' and 'policy.pth'")
-        data = parse_json(members.read("data"), BUDGETS, "'data'", strict=False)
+        data = parse_json(members.read("data"), budgets, "'data'", strict=False)
         if not isinstance(data, dict):
             raise ModelFileError(f"'data' is a {type(data).__name__}, expected a table of fields")
         return Sb3Archive(
             data=data,
-            policy=_state_dict(members, "policy.pth") if weights else {},
-            optimizer=_state_dict(members, "policy.optimizer.pth") if weights else {},
+            policy=_state_dict(members, "policy.pth", budgets) if weights else {},
+            optimizer=_state_dict(members, "policy.optimizer.pth", budgets) if weights else {},
             version=_text(members, VERSION_MEMBER),
             system=_text(members, "system_info.txt"),
             members=members.sizes(),
+            budgets=budgets,
         )
 
 
@@ -121,11 +126,11 @@ def _recognize(names: list[str]) -> None:
         )
 
 
-def _state_dict(members: Members, name: str) -> dict[str, Any]:
+def _state_dict(members: Members, name: str, budgets: Budgets) -> dict[str, Any]:
     if name not in members:
         return {}
     try:
-        value = read_torch_file(members.read(name))
+        value = read_torch_file(members.read(name), budgets)
     except ModelFileError as error:
         raise ModelFileError(f"{name}: {error}") from error
     if not isinstance(value, dict):

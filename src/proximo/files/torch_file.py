@@ -14,11 +14,14 @@ import torch
 from torch import Tensor
 
 from proximo.errors import ModelFileError
+from proximo.files.budgets import Budgets
 from proximo.files.known_values import Translator, known_value
+from proximo.files.plain_text import brief
 from proximo.files.restricted_pickle import Made, Name, Persistent, read_pickle
-from proximo.files.zips import Budgets, Members, read_members
+from proximo.files.zips import Members, read_members
 
-BUDGETS = Budgets(members=16384)
+MAX_MEMBERS = 16384
+_TENSOR_BYTES = 1024  # that a tensor takes beside its numbers
 _MEMBER = re.compile(r"[A-Za-z0-9_.-]{1,100}/(data\.pkl|data/\d{1,6}|version|byteorder|\.[A-Za-z0-9_./-]{1,60})")
 _STORAGES = {
     Name("torch", f"{kind}Storage"): dtype
@@ -37,9 +40,16 @@ _STORAGES = {
 }
 
 
-def read_torch_file(data: bytes) -> Any:
-    """The value that was saved: tensors on the CPU in dictionaries, lists, numbers and texts."""
-    members = read_members(io.BytesIO(data), BUDGETS, lambda name: _MEMBER.fullmatch(name) is not None)
+def read_torch_file(data: bytes, budgets: Budgets | None = None) -> Any:
+    """The value that was saved: tensors on the CPU in dictionaries, lists, numbers and texts.
+
+    The budgets are those of the file that ``data`` is a member of; without, those of a file of this length.
+    """
+    if budgets is None:
+        budgets = Budgets()
+        budgets.grant(len(data))
+    stream = io.BytesIO(data)
+    members = read_members(stream, budgets, lambda name: _MEMBER.fullmatch(name) is not None, max_members=MAX_MEMBERS)
     roots = {name.partition("/")[0] for name in members.entries}
     root = roots.pop() if len(roots) == 1 else ""
     if f"{root}/data.pkl" not in members:
@@ -51,7 +61,7 @@ def read_torch_file(data: bytes) -> Any:
         Name("torch._utils", "_rebuild_tensor_v2"): memory.tensor,
         Name("torch._utils", "_rebuild_parameter"): _parameter,
     }
-    return known_value(read_pickle(members.read(f"{root}/data.pkl")).value, makers)
+    return known_value(read_pickle(members.read(f"{root}/data.pkl"), budgets).value, budgets, makers)
 
 
 def _parameter(translator: Translator, made: Made) -> Tensor:
@@ -71,8 +81,9 @@ class _Memory:
     def tensor(self, translator: Translator, made: Made) -> Tensor:
         place, offset, size, strides = made.arguments[:4]
         piece = self._piece(place)
-        numbers = [offset, *size, *strides]
-        if len(size) != len(strides) or len(size) > 16 or not all(type(n) is int and 0 <= n < 2**40 for n in numbers):
+        if not isinstance(size, tuple) or not isinstance(strides, tuple) or not len(size) == len(strides) <= 16:
+            raise ValueError("a tensor of impossible size")
+        if not all(type(number) is int and 0 <= number < 2**40 for number in (offset, *size, *strides)):
             raise ValueError("a tensor of impossible size")
         count = 1
         for length in size:
@@ -80,11 +91,14 @@ class _Memory:
         last = offset + sum((length - 1) * stride for length, stride in zip(size, strides, strict=True))
         if count > len(piece) or (count and last >= len(piece)):  # each number of the memory at most once
             raise ValueError(f"a tensor of {count} numbers in a memory of {len(piece)}")
+        translator.budgets.make(_TENSOR_BYTES + count * piece.element_size())
         return piece.as_strided(size, strides, offset if count else 0)
 
     def _piece(self, place: Any) -> Tensor:
         match place:
-            case Persistent(identifier=("storage", Name() as kind, str() as key, str(), int())) if kind in _STORAGES:
+            case Persistent(identifier=("storage", Name() as kind, str() as key, str(), int())) if (
+                kind in _STORAGES and len(key) <= 6
+            ):
                 if key not in self.pieces:
                     self.pieces[key] = self._read(f"{self.root}/data/{key}", _STORAGES[kind])
                 if self.pieces[key].dtype != _STORAGES[kind]:
@@ -94,7 +108,7 @@ class _Memory:
 
     def _read(self, member: str, dtype: torch.dtype) -> Tensor:
         if member not in self.members:
-            raise ValueError(f"{member!r:.100} is missing")
+            raise ValueError(f"{brief(member)} is missing")
         data = self.members.read(member)
         if len(data) % dtype.itemsize or (dtype is torch.bool and data.translate(None, b"\x00\x01")):
             raise ValueError(f"{member} does not hold numbers of type {dtype}")

@@ -1,13 +1,10 @@
-"""Zips and JSON of unknown origin, read within budgets: what a file claims about itself is checked, not believed."""
+"""Zips of unknown origin, read within budgets: what a file claims about itself is checked, not believed."""
 
 from __future__ import annotations
 
 import errno
 import io
-import json
-import math
 import os
-import re
 import stat
 import struct
 import zipfile
@@ -15,31 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TypeAlias
 
 from proximo.errors import ModelFileError
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import AGAIN, printable, shown
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
-
-AGAIN = "the file is damaged or was changed: copy or download it again, or load an earlier checkpoint"
 
 _DIRECTORY_BYTES = 256 * 1024  # what listing the members may read: 64 members need a few KiB
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can state, so that equal content gives equal bytes
 _ENCRYPTED = 0x1  # zip flag bits
 _STRONG_ENCRYPTION = 0x40
 _ZIP_ERRORS = (zipfile.BadZipFile, EOFError, NotImplementedError, OverflowError, ValueError, struct.error)
-
-
-@dataclass(frozen=True)
-class Budgets:
-    """The most that a model file may ask for; checked while writing too, so that what was saved can be loaded."""
-
-    total_bytes: int = 4 * 2**30
-    json_bytes: int = 4 * 2**20  # of the manifest, and of the header of each tensor group
-    json_depth: int = 32
-    json_items: int = 2**20  # entries of lists and dictionaries: the shortest take two characters, but 60 bytes parsed
-    members: int = 64
 
 
 # ---------------------------------------------------------------------------------------------------------- sources
@@ -133,6 +118,7 @@ class Members:
 
     archive: zipfile.ZipFile
     entries: dict[str, zipfile.ZipInfo]
+    file_bytes: int  # of the whole zip
 
     def __contains__(self, name: str) -> bool:
         return name in self.entries
@@ -147,9 +133,11 @@ class Members:
                 data = member.read(entry.file_size)
                 end = member.read(1)  # reaching the end also checks the CRC
         except _ZIP_ERRORS as error:
-            raise ModelFileError(f"member {shown([entry.filename])} cannot be read ({error}); {AGAIN}") from error
+            raise ModelFileError(
+                f"member {shown([entry.filename])} cannot be read ({printable(str(error))}); {AGAIN}"
+            ) from error
         if len(data) != entry.file_size or end:
-            raise ModelFileError(f"member {entry.filename} is not as long as stated; {AGAIN}")
+            raise ModelFileError(f"member {shown([entry.filename])} is not as long as stated; {AGAIN}")
         return data
 
 
@@ -158,18 +146,20 @@ def read_members(
     budgets: Budgets,
     is_member: Callable[[str], bool],
     recognize: Callable[[list[str]], None] = lambda names: None,
+    max_members: int | None = None,
 ) -> Members:
     """The members of a zip: plain stored files with allowed names, within the budgets.
 
-    ``recognize`` sees all names first, to say what a foreign file is.
+    ``recognize`` sees all names first, to say what a foreign file is; ``max_members`` goes before the budget's.
     """
+    max_members = max_members or budgets.members
     file = BoundedFile(stream, budgets.total_bytes)
     archive = _open_zip(file)
     entries = archive.infolist()
     names = [entry.orig_filename for entry in entries]
     recognize(names)
-    if len(entries) > budgets.members:
-        raise ModelFileError(f"the zip lists {len(entries)} members, the budget is {budgets.members}")
+    if len(entries) > max_members:
+        raise ModelFileError(f"the zip lists {len(entries)} members, the budget is {max_members}")
     if len(set(names)) < len(names):
         raise ModelFileError(f"the zip lists a member twice: {shown(names)}; no such file was written by save()")
     for name, entry in zip(names, entries, strict=True):
@@ -178,7 +168,7 @@ def read_members(
         _check_entry(name, entry)
     if sum(entry.file_size for entry in entries) > min(file.size, budgets.total_bytes):
         raise ModelFileError(f"the zip claims more bytes than its {file.size} or than the budget; {AGAIN}")
-    return Members(archive, dict(zip(names, entries, strict=True)))
+    return Members(archive, dict(zip(names, entries, strict=True)), file.size)
 
 
 def member_names(stream: IO[bytes]) -> list[str]:
@@ -201,7 +191,9 @@ def _open_zip(file: BoundedFile) -> zipfile.ZipFile:
         file.stream.seek(0)
         start = file.stream.read(16)
         if start.startswith(b"PK"):
-            raise ModelFileError(f"a damaged or cut-off zip ({error}); copy or download it again") from error
+            raise ModelFileError(
+                f"a damaged or cut-off zip ({printable(str(error))}); copy or download it again"
+            ) from error
         if start[:1] == b"\x80" and start[1:2] <= b"\x05":
             raise ModelFileError(
                 "this is a pickle, and unpickling runs whatever code the file names; expected a model file written by "
@@ -235,59 +227,3 @@ def write_zip(stream: IO[bytes], members: Mapping[str, bytes]) -> None:
             entry.create_system = 3  # the same bytes on every system
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(entry, data)
-
-
-def shown(names: list[str]) -> str:
-    """Names from a file in a form that is safe to print and not long."""
-    text = ", ".join(ascii(name) for name in names[:64])
-    return text if len(text) <= 200 and len(names) <= 64 else f"{text[:200]}…"
-
-
-# ------------------------------------------------------------------------------------------------------------- JSON
-
-_STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]|,', re.DOTALL)
-
-
-def parse_json(data: bytes, budgets: Budgets, what: str = "the manifest", strict: bool = True) -> Json:
-    """JSON of bounded length, depth and number of items; ``strict`` is without infinities and repeated keys."""
-    if len(data) > budgets.json_bytes:
-        raise ModelFileError(f"{what} holds {len(data)} bytes, the budget is {budgets.json_bytes}")
-
-    def finite(text: str) -> float:
-        number = float(text)
-        if strict and not math.isfinite(number):
-            raise ModelFileError(f"{what} holds the number {text[:40]}, which is not finite")
-        return number
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        table = dict(pairs)
-        if len(table) < len(pairs):
-            raise ModelFileError(f"{what} repeats a key among {shown([key for key, _ in pairs])}")
-        return table
-
-    try:
-        text = data.decode("utf-8")
-        _check_nesting(text, budgets, what)
-        parsed: Json = json.loads(text, object_pairs_hook=unique, parse_constant=finite, parse_float=finite)
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{what} is not valid JSON ({error}); {AGAIN}") from error
-    return parsed
-
-
-def _check_nesting(text: str, budgets: Budgets, what: str) -> None:
-    """Count brackets and commas outside strings, before any parser recurses or allocates."""
-    depth = items = 0
-    for token in _STRING_OR_BRACKET.finditer(text):
-        first = text[token.start()]
-        if first in "[{":
-            depth += 1
-            if depth > budgets.json_depth:
-                raise ModelFileError(f"{what} is nested deeper than {budgets.json_depth} levels")
-        elif first in "]}":
-            depth -= 1
-        if first != '"':
-            items += 1
-            if items > budgets.json_items:
-                raise ModelFileError(f"{what} lists more than {budgets.json_items} items")

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from proximo.data import Schedule
+from proximo.errors import ArgumentTypeError, ArgumentValueError
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,21 @@ class FloatSchedule:
         return f"FloatSchedule({self.value_schedule})"
 
 
+def known_schedule(schedule: object) -> object:
+    """The schedule here that means the same as one of Stable-Baselines3's or RL Zoo's classes; else the given one."""
+    kind = type(schedule)
+    match f"{kind.__module__}.{kind.__qualname__}", schedule:
+        case "stable_baselines3.common.utils.ConstantSchedule", object(val=value):
+            return ConstantSchedule(_number(value))
+        case "stable_baselines3.common.utils.LinearSchedule", object(start=start, end=end, end_fraction=fraction):
+            return LinearSchedule(_number(start), _number(end), _number(fraction))
+        case "stable_baselines3.common.utils.FloatSchedule", object(value_schedule=inner):
+            return FloatSchedule(known_schedule(inner))  # type: ignore[arg-type]
+        case "rl_zoo3.utils.SimpleLinearSchedule", object(initial_value=value):
+            return LinearSchedule(_number(value), 0.0, 1.0)
+    return schedule
+
+
 def check_schedule_value(name: str, value: float, minimum: float = 0.0) -> None:
     """Refuse a hyperparameter that is not a finite number of at least ``minimum``.
 
@@ -93,13 +109,13 @@ def check_schedule_value(name: str, value: float, minimum: float = 0.0) -> None:
     ValueError: learning_rate is nan; expected a finite number of at least 0
     """
     if not minimum <= value < math.inf:
-        raise ValueError(f"{name} is {value}; expected a finite number of at least {minimum:g}")
+        raise ArgumentValueError(f"{name} is {value}; expected a finite number of at least {minimum:g}")
 
 
 def _number(value: object) -> float:
     if isinstance(value, str | bytes):  # "3e-4" read from a file would pass float()
-        raise TypeError(f"a schedule is a number or a function of progress_remaining, not the text {value!r}")
+        raise ArgumentTypeError(f"a schedule is a number or a function of progress_remaining, not the text {value!r}")
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise TypeError(f"a schedule is a number or a function of progress_remaining, not {value!r}") from error
+        raise ArgumentTypeError(f"a schedule is a number or a function of progress_remaining, not {value!r}") from error

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from torch.nn import functional
 
 from proximo.data import Array, Observation, TensorObservation
+from proximo.errors import ArgumentTypeError, UnsupportedSpaceError
 
 Space: TypeAlias = spaces.Space[Any]
 
@@ -186,7 +187,7 @@ def get_action_dim(action_space: Space) -> int:
             return len(action_space.nvec)
         case spaces.MultiBinary():
             if not isinstance(action_space.n, int | np.integer):
-                raise NotImplementedError(
+                raise UnsupportedSpaceError(
                     f"multi-dimensional MultiBinary({action_space.n}) actions are not supported; flatten them to one "
                     "dimension"
                 )
@@ -246,13 +247,15 @@ def preprocess_obs(
     """
     if isinstance(observation_space, spaces.Dict):
         if not isinstance(obs, dict):
-            raise TypeError(f"expected a dictionary of observations for {observation_space}, got {type(obs).__name__}")
+            raise ArgumentTypeError(
+                f"expected a dictionary of observations for {observation_space}, got {type(obs).__name__}"
+            )
         return {
             key: preprocess_obs(value, observation_space[key], normalize_images)  # type: ignore[misc]
             for key, value in obs.items()
         }
     if isinstance(obs, dict):
-        raise TypeError(f"expected a tensor for {observation_space}, got a dictionary with keys {sorted(obs)}")
+        raise ArgumentTypeError(f"expected a tensor for {observation_space}, got a dictionary with keys {sorted(obs)}")
     match observation_space:
         case spaces.Box():
             if normalize_images and is_image_space(observation_space):
@@ -281,6 +284,8 @@ def obs_as_tensor(obs: Observation, device: torch.device | str) -> TensorObserva
     """An observation array, or a dictionary of them, as tensors on a device."""
     if isinstance(obs, dict):
         return {key: torch.as_tensor(value, device=device) for key, value in obs.items()}
+    if isinstance(obs, list | tuple):
+        raise TypeError(f"expected an array of observations or a dictionary of them, got a {type(obs).__name__}")
     return torch.as_tensor(obs, device=device)
 
 

@@ -103,11 +103,17 @@ def mean_interval(samples: Sequence[float] | Array, confidence: float = 0.95) ->
     >>> str(mean_interval([1.0, 2.0, 3.0]))
     '2.0 [-0.5, 4.5]'
     """
-    from scipy import stats  # 0.3 s to import, and only reports need it
+    mean, low, high = mean_intervals(np.asarray(samples, np.float64), confidence)
+    return Interval(float(mean), float(low), float(high))
 
-    values = np.asarray(samples, np.float64)
-    mean = float(values.mean())
-    if len(values) < 2:
-        return Interval(mean, math.nan, math.nan)
-    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
-    return Interval(mean, mean - half, mean + half)
+
+def mean_intervals(samples: Array, confidence: float = 0.95) -> tuple[Array, Array, Array]:
+    """Mean, lower and upper bound over the first axis, each of the shape that is left: [sample, …] → […]."""
+    from scipy import special  # only reports need it
+
+    mean, count = samples.mean(axis=0), len(samples)
+    if count < 2:
+        return mean, np.full_like(mean, math.nan), np.full_like(mean, math.nan)
+    quantile = special.stdtrit(count - 1, 0.5 + confidence / 2)
+    half = quantile * samples.std(axis=0, ddof=1) / math.sqrt(count)
+    return mean, mean - half, mean + half

@@ -7,7 +7,7 @@ the returns of all rollouts since, while a divergence term holds the policy wher
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from proximo.networks.distributions.divergence import kl_from_rows, parameter_ro
 from proximo.networks.flat_parameters import FlatParameters
 from proximo.networks.phasic import PhasicPolicy
 from proximo.rollout.phase import PhaseBatch, PhaseBuffer
+from proximo.rollout.sharding import Reduce, moments, weighted_epochs
 from proximo.rollout.storage import RolloutBuffer
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam remembers of each parameter
@@ -161,7 +162,12 @@ class PPGLearner:
         phase = self.phase
         if rollouts != phase.rollouts and not phase.stored:
             self.phase = PhaseBuffer(
-                rollouts, phase.steps, phase.environments, phase.observation_space, phase.mask_width
+                rollouts,
+                phase.steps,
+                phase.environments_of_all,
+                phase.observation_space,
+                phase.mask_width,
+                phase.share,
             )
 
     # -- the policy phase
@@ -169,7 +175,8 @@ class PPGLearner:
     def policy_update(self, buffer: RolloutBuffer, settings: UpdateSettings, value_epochs: int) -> Metrics:
         """PPO on one rollout, which the auxiliary phase does not get to know."""
         if settings.normalize_advantage:
-            buffer.advantages = normalized(buffer.advantages, buffer.rollout.valid)
+            reduce = None if buffer.rollout.share is None else self.runtime.reduce
+            buffer.advantages = normalized(buffer.advantages, buffer.rollout.valid, reduce)
             settings = settings.changed(normalize_advantage=False)
         common = min(settings.n_epochs, value_epochs)
         metrics = self.policy_phase.update(buffer, settings.changed(n_epochs=common))
@@ -185,12 +192,15 @@ class PPGLearner:
         orders, step = self.policy_phase.orders(buffer, epochs), self.runtime.gradient_step()
         parameters: list[nn.Parameter] | None = None  # those that the loss depends on; the others stay as they are
         begun = 0
-        for epoch in buffer.epochs(orders, settings.batch_size, self.policy.device):
+        minibatches = weighted_epochs(
+            buffer, orders, settings.batch_size, self.policy.device, settings.normalize_advantage, self.runtime.reduce
+        )
+        for epoch in minibatches:
             begun += 1
-            for index, batch in enumerate(epoch):
+            for index, (batch, weight) in enumerate(epoch):
                 loss, terms = self._half_of_loss(batch, settings, of_value)
                 parameters = parameters or influential(loss, [p for p in self.policy.parameters() if p.requires_grad])
-                norm = step.gradient(loss.backward, parameters)
+                terms, norm = step.shared_gradient(terms, loss, weight, parameters)
                 if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
                     return begun
                 applied = step.apply(torch.isfinite(norm), norm, settings.max_grad_norm)
@@ -228,21 +238,32 @@ class PPGLearner:
             losses: list[Tensor] = []
             for _ in range(phases.aux_epochs):
                 minibatches = list(self.phase.epoch(phases.num_aux_mini_batch, self.runtime.generator))
-                for start in range(0, len(minibatches), phases.num_aux_grad_accum):
-                    rows = np.concatenate(minibatches[start : start + phases.num_aux_grad_accum])
-                    losses.append(self._auxiliary_step(step, rows, old, unit, phases, skip_non_finite))
+                together = range(0, len(minibatches), phases.num_aux_grad_accum)
+                parts = [np.concatenate(minibatches[start : start + phases.num_aux_grad_accum]) for start in together]
+                for rows, count in zip(parts, self._counts(parts), strict=True):
+                    losses.append(self._auxiliary_step(step, rows, old, unit, phases, skip_non_finite, count))
         step.flat.zero_gradients()  # the policy phase has none for the auxiliary head
         mean = torch.stack(losses).nanmean(dim=0)  # steps that were skipped count as NaN
         return {"aux_value_loss": float(mean[0]), "kl_loss": float(mean[1])}
 
+    def _counts(self, parts: Sequence[NDArray[np.int64]]) -> list[int]:
+        """Rows of each part, with those of other processes."""
+        counts = torch.tensor([float(len(rows)) for rows in parts], dtype=torch.float64)
+        if self.phase.share is not None and self.runtime.reduce is not None:
+            self.runtime.reduce(counts)
+        return [int(count) for count in counts.tolist()]
+
     def _unit_of_returns(self) -> Unit:
         returns = self.phase.returns[self.phase.valid & np.isfinite(self.phase.returns)]
+        if self.phase.share is not None:
+            found = moments([returns], self.runtime.reduce)
+            return Unit(float(found.mean[0]), max(1.0, math.sqrt(found.variance[0])))
         return Unit(float(returns.mean()), max(1.0, float(returns.std())))
 
     @torch.no_grad()
     def _old_rows(self) -> Tensor:
-        """The policy's distribution at every row of the phase, before the phase changes it: [row, parameter]."""
-        everything = np.arange(self.phase.samples)
+        """The policy's distribution at every row that is here, before the phase changes it: [row, parameter]."""
+        everything = np.arange(self.phase.own_samples)
         rows = [
             parameter_rows(self.policy.evaluate_auxiliary(chunk.observations, chunk.action_masks).distribution)
             for chunk in self.phase.chunks(everything, self.policy.device)
@@ -257,15 +278,20 @@ class PPGLearner:
         unit: Unit,
         phases: PPGConfig,
         skip_non_finite: bool = False,
+        count: int | None = None,
     ) -> Tensor:
-        """One step over ``rows``, whose gradient is gathered chunk by chunk; [auxiliary value loss, divergence]."""
+        """One step over ``rows``, whose gradient is gathered chunk by chunk; [auxiliary value loss, divergence].
+
+        ``count`` is the number of rows of all processes, where others have some too.
+        """
+        count = len(rows) if count is None else count
         total = torch.zeros(2, device=self.policy.device)
 
         def accumulate() -> None:
-            for chunk in self.phase.chunks(rows, self.policy.device):
-                total.add_(self._accumulate(chunk, old, len(rows), unit, phases.kl_coef))
+            for chunk in self.phase.chunks(rows, self.policy.device) if len(rows) else ():
+                total.add_(self._accumulate(chunk, old, count, unit, phases.kl_coef))
 
-        norm = step.gradient(accumulate)
+        norm = step.gradient(accumulate, tail=total)
         if step.apply(torch.isfinite(norm), norm, phases.max_grad_norm):
             return total
         if skip_non_finite:
@@ -289,17 +315,31 @@ class PPGLearner:
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """All that the next updates depend on beside policy and random generator; memory is not copied."""
-        return {"optimizer": dict(self.optimizer.moments()), "phase": self.phase.state()}
+        phase, group = self.phase.state(), self.runtime.group
+        if self.phase.share is not None and group is not None and phase["stored"]:
+            parts = group.gather(phase, "a checkpoint")
+            arrays = {
+                name: np.concatenate([part[name] for part in parts], axis=1) for name in phase if name != "stored"
+            }
+            phase = {"stored": phase["stored"], **arrays}
+        return {"optimizer": dict(self.optimizer.moments()), "phase": phase}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what :meth:`state_dict` gave."""
         self.optimizer.load_moments(state["optimizer"])
-        self.phase.load_state(state["phase"])
+        phase, share = state["phase"], self.phase.share
+        if share is not None:
+            phase = {name: value if name == "stored" else value[:, share.rows] for name, value in phase.items()}
+        self.phase.load_state(phase)
 
 
-def normalized(advantages: Array, valid: Array | None) -> Array:
-    """Zero mean and unit deviation over the steps of a rollout that train."""
+def normalized(advantages: Array, valid: Array | None, reduce: Reduce | None = None) -> Array:
+    """Zero mean and unit deviation over the steps of a rollout that train; ``reduce`` sums over processes."""
     chosen = advantages if valid is None else advantages[valid]
+    if reduce is not None:
+        found = moments([chosen.reshape(-1)], reduce)
+        few = found.count[0] < 2
+        return advantages if few else (advantages - np.float32(found.mean[0])) / np.float32(found.deviation[0] + 1e-8)
     if chosen.size < 2:
         return advantages
     return (advantages - chosen.mean()) / (chosen.std(ddof=1) + 1e-8)

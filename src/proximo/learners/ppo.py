@@ -155,7 +155,7 @@ class PPOLearner:
             "epochs": float(len(report.epochs)),
             "clip_range": settings.clip_range,
             **{name: float(np.nanmean(values)) for name, values in report.extra.items()},
-            **common_metrics(self.policy, buffer),
+            **common_metrics(self.policy, buffer, self.runtime.reduce),
         }
         if settings.clip_range_vf is not None:
             metrics["clip_range_vf"] = settings.clip_range_vf

@@ -35,28 +35,53 @@ from proximo.learners.trust_region import (
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions import Distribution, kl_divergence
 from proximo.networks.distributions.base import frozen
-from proximo.rollout.minibatches import minibatches, on_device, take
+from proximo.rollout.minibatches import take
+from proximo.rollout.sharding import Reduce, Weighted, weighted_epochs
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
 
 class Surrogate:
     """What the policy step maximises, L(θ) = E[π_θ(a|s) / π_old(a|s) · A], and what limits it, KL(π_θ ‖ π_old)."""
 
-    def __init__(self, policy: ActorCriticPolicy, batch: Minibatch, normalize_advantage: bool) -> None:
-        self.policy, self.batch = policy, batch
+    def __init__(
+        self,
+        policy: ActorCriticPolicy,
+        batch: Minibatch,
+        normalize_advantage: bool,
+        weight: float | None = None,
+        reduce: Reduce | None = None,
+    ) -> None:
+        """``weight`` is the share of the rows that is here, None for all; ``reduce`` then sums over processes."""
+        self.policy, self.batch, self.weight = policy, batch, weight
+        self.reduce = None if weight is None else reduce
         self.advantages = normalize(batch.advantages) if normalize_advantage else batch.advantages
         with torch.no_grad():
             self.old_distribution = frozen(self._distribution())
 
     def __call__(self) -> tuple[Tensor, Tensor]:
-        """Objective and divergence under the policy's current parameters.
+        """Objective and divergence under the policy's current parameters, this process's share of them.
 
         The divergence is the mean over the batch, and over the parts of continuous and binary actions, as in
         sb3-contrib, so that a ``target_kl`` means the same there.
         """
         distribution = self._distribution()
         ratio = torch.exp(distribution.log_prob(self.batch.actions) - self.batch.old_log_prob)
-        return (self.advantages * ratio).mean(), kl_divergence(distribution, self.old_distribution).mean()
+        objective = (self.advantages * ratio).mean()
+        divergence = kl_divergence(distribution, self.old_distribution).mean()
+        return (objective, divergence) if self.weight is None else (objective * self.weight, divergence * self.weight)
+
+    @torch.no_grad()
+    def totals(self, parts: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """Objective and divergence of all processes; NaN where the distribution cannot be made."""
+        try:
+            objective, divergence = self() if parts is None else parts
+        except ValueError:  # torch's: after so long a step a deviation is 0, or the logits are NaN
+            objective = divergence = torch.tensor(math.nan, device=self.advantages.device)
+        if self.reduce is None:
+            return objective, divergence
+        both = torch.stack([objective, divergence]).detach()
+        self.reduce(both)
+        return both[0], both[1]
 
     def _distribution(self) -> Distribution:
         masks = self.batch.action_masks
@@ -97,7 +122,7 @@ class TRPOLearner:
             "kl_divergence_loss": step.divergence,
             "is_line_search_success": float(step.succeeded),
             "learning_rate": float(settings.learning_rate),  # type: ignore[arg-type]
-            **common_metrics(self.policy, buffer),
+            **common_metrics(self.policy, buffer, self.runtime.reduce),
         }
 
     # -- the policy: one step along the natural gradient
@@ -106,18 +131,20 @@ class TRPOLearner:
         self, buffer: RolloutBuffer, settings: TRPOConfig, skip_non_finite: bool
     ) -> tuple[list[nn.Parameter], PolicyStep]:
         """Step the policy; returns its parameters too, which are those that its distribution depends on."""
-        batch = every_nth(settings.sub_sampling_factor, next(self._epoch(buffer, None)))
-        surrogate = Surrogate(self.policy, batch, settings.normalize_advantage)
+        batch, weight = next(self._epoch(buffer, None, settings.sub_sampling_factor, settings.normalize_advantage))
+        normalize_here = settings.normalize_advantage and weight is None
+        surrogate = Surrogate(self.policy, batch, normalize_here, weight, self.runtime.reduce)
         objective, divergence = surrogate()
+        start = float(surrogate.totals((objective.detach(), divergence.detach()))[0])
         actor = influential(divergence, [part for part in self.policy.parameters() if part.requires_grad])
         try:
-            step = natural_step(objective, divergence, actor, settings)
+            step = natural_step(objective, divergence, actor, settings, surrogate.reduce)
         except NonFiniteError as error:
             if not skip_non_finite:
                 raise
             warnings.warn(f"the policy's step was skipped: {error}", stacklevel=2)
-            return actor, PolicyStep(float(objective.detach()), 0.0, succeeded=False)
-        return actor, line_search(surrogate, actor, step, float(objective.detach()), settings)
+            return actor, PolicyStep(start, 0.0, succeeded=False)
+        return actor, line_search(surrogate, actor, step, start, settings)
 
     # -- the value network: minibatches of gradient steps
 
@@ -134,9 +161,9 @@ class TRPOLearner:
             group["lr"] = settings.learning_rate
         step = self.runtime.gradient_step()
         losses = [
-            self._fit_minibatch(step, batch, critic, skip_non_finite)
+            self._fit_minibatch(step, batch, weight, critic, skip_non_finite)
             for _ in range(settings.n_critic_updates)
-            for batch in self._epoch(buffer, settings.batch_size)
+            for batch, weight in self._epoch(buffer, settings.batch_size)
         ]
         applied = [loss for loss in losses if loss is not None]
         if len(applied) < len(losses):
@@ -145,27 +172,38 @@ class TRPOLearner:
         return float(torch.stack(applied).mean()) if applied else math.nan
 
     def _fit_minibatch(
-        self, step: GradientStep, batch: Minibatch, critic: Sequence[nn.Parameter], skip_non_finite: bool
+        self,
+        step: GradientStep,
+        batch: Minibatch,
+        weight: float | None,
+        critic: Sequence[nn.Parameter],
+        skip_non_finite: bool,
     ) -> Tensor | None:
         """One step of the parameters that are the value's alone; returns its loss, None if it was skipped."""
         values = value_columns(self.policy.predict_values(batch.observations))
         loss = value_errors(values, batch.old_values, batch.returns)
-        norm = step.gradient(partial(loss.backward, inputs=list(critic)), critic)
+        if weight is not None:
+            loss = loss * weight
+        total = loss.detach().clone().reshape(1)
+        norm = step.gradient(partial(loss.backward, inputs=list(critic)), critic, total)
         if step.apply(torch.isfinite(norm), norm):
-            return loss.detach()
+            return total[0]
         if skip_non_finite:
             return None
         raise non_finite("value network")
 
-    def _epoch(self, buffer: RolloutBuffer, batch_size: int | None) -> Iterator[Minibatch]:
-        """The rollout in random order, in minibatches; None is one batch of everything."""
+    def _epoch(
+        self, buffer: RolloutBuffer, batch_size: int | None, every: int = 1, normalize_shared: bool = False
+    ) -> Iterator[Weighted]:
+        """Every so many samples of the rollout, in random order and minibatches; None is one batch of everything.
+
+        Where other processes hold rows too, ``normalize_shared`` lets advantages come normalised.
+        """
         if not is_stock(buffer):
-            return buffer.get(batch_size)
-        order = self.runtime.generator.permutation(buffer.rollout.sample_indices())
-        device = self.policy.device
-        return minibatches(
-            on_device(buffer.rollout, device), torch.as_tensor(order, device=device), batch_size or len(order)
-        )
+            return ((every_nth(every, batch), None) for batch in buffer.get(batch_size))
+        order = self.runtime.generator.permutation(buffer.rollout.sample_indices())[::every]
+        size, device = batch_size or len(order), self.policy.device
+        return next(weighted_epochs(buffer, order[None], size, device, normalize_shared, self.runtime.reduce))
 
 
 def every_nth(factor: int, batch: Minibatch) -> Minibatch:
@@ -175,12 +213,20 @@ def every_nth(factor: int, batch: Minibatch) -> Minibatch:
     return take(batch, torch.arange(0, len(batch.advantages), factor, device=batch.advantages.device))
 
 
-def natural_step(objective: Tensor, divergence: Tensor, actor: Sequence[nn.Parameter], settings: TRPOConfig) -> Tensor:
-    """F⁻¹ ∇L, as long as the quadratic model of the divergence allows."""
+def natural_step(
+    objective: Tensor,
+    divergence: Tensor,
+    actor: Sequence[nn.Parameter],
+    settings: TRPOConfig,
+    reduce: Reduce | None = None,
+) -> Tensor:
+    """F⁻¹ ∇L, as long as the quadratic model of the divergence allows; ``reduce`` sums over processes."""
     gradient = flat_gradient(objective, actor, retain_graph=True)
+    if reduce is not None:
+        reduce(gradient)
     if not torch.isfinite(gradient).all():
         raise non_finite("policy")
-    product = fisher_product(divergence, actor, settings.cg_damping)
+    product = fisher_product(divergence, actor, settings.cg_damping, reduce)
     direction = conjugate_gradient(product, gradient, settings.cg_max_steps)
     return largest_step(direction, product(direction), settings.target_kl)
 
@@ -193,10 +239,7 @@ def line_search(
     start = flat_values(actor)
     for attempt in range(settings.line_search_max_iter):
         assign_values(actor, start + settings.line_search_shrinking_factor**attempt * step)
-        try:
-            new_objective, divergence = surrogate()
-        except ValueError:  # torch's: after so long a step a deviation is 0, or the logits are NaN
-            continue
+        new_objective, divergence = surrogate.totals()
         if divergence < settings.target_kl and new_objective > objective:
             return PolicyStep(float(new_objective), float(divergence), succeeded=True)
     assign_values(actor, start)

@@ -58,17 +58,24 @@ def influential(output: Tensor, parameters: Sequence[nn.Parameter]) -> list[nn.P
 
 
 def fisher_product(
-    divergence: Tensor, parameters: Sequence[nn.Parameter], damping: float
+    divergence: Tensor,
+    parameters: Sequence[nn.Parameter],
+    damping: float,
+    reduce: Callable[[Tensor], None] | None = None,
 ) -> Callable[[Tensor], Tensor]:
     """v ↦ (F + damping · I) v, where F is the Hessian of the KL divergence between a policy and itself.
 
     F is Fisher's information matrix; it is never formed: F v = ∇(∇KL · v) (Pearlmutter 1994). The damping keeps the
-    matrix positive definite where the rollout says nothing about a direction.
+    matrix positive definite where the rollout says nothing about a direction. ``reduce`` sums F v over processes, of
+    which each has a share of the divergence.
     """
     slope = flat_gradient(divergence, parameters, create_graph=True)
 
     def product(vector: Tensor) -> Tensor:
-        return flat_gradient(slope.dot(vector), parameters, retain_graph=True) + damping * vector
+        image = flat_gradient(slope.dot(vector), parameters, retain_graph=True)
+        if reduce is not None:
+            reduce(image)
+        return image + damping * vector
 
     return product
 

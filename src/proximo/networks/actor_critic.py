@@ -20,10 +20,12 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from proximo.data import Array, Observation, Schedule, TensorObservation
-from proximo.errors import ModelFileError
+from proximo.errors import ArgumentValueError, ModelFileError
 from proximo.files.archive import read_archive, write_archive
+from proximo.files.budgets import Budgets
 from proximo.files.encoding import register_class
 from proximo.files.fields import decode_fields, encode_fields
+from proximo.files.plain_text import brief, printable
 from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
 from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
 from proximo.networks.distributions import (
@@ -45,6 +47,7 @@ from proximo.networks.encoders import (
 )
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
 from proximo.networks.optimizers import RMSpropTFLike, all_parameters, follow_parameters
+from proximo.other_libraries import stands_for
 
 RecurrentState = tuple[Array, ...]
 WITH_DEVIATION = (DiagGaussianDistribution, HybridDistribution, StateDependentNoiseDistribution)
@@ -241,20 +244,21 @@ class BasePolicy(nn.Module, ABC):
     ) -> Self:
         """Rebuild a policy of this class from :meth:`save`'s file."""
         manifest: dict[str, Any]
-        manifest, tensors = read_archive(path)
+        budgets = Budgets()
+        manifest, tensors = read_archive(path, budgets)
         if manifest.get("content") != "policy":
-            raise ModelFileError(
-                f"{path} holds a {manifest.get('content')!r}, not a policy; load it with what saved it"
-            )
+            content = brief(manifest.get("content"))
+            raise ModelFileError(f"{path} holds a {content}, not a policy; load it with what saved it")
         try:
-            arguments = decode_fields(manifest["fields"], manifest["needs"], custom_objects)
+            arguments = decode_fields(manifest["fields"], manifest["needs"], custom_objects, budgets=budgets)
             check_network_size(cls, arguments, tensors["policy"])
             policy = cls(**arguments)
             policy.load_state_dict(tensors["policy"])
         except UNBUILDABLE as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"{path} describes no policy that can be built: {error}") from error
+            reason = printable(str(error), 1000)
+            raise ModelFileError(f"{path} describes no policy that can be built: {reason}") from error
         return policy.to(get_device(device))
 
 
@@ -262,6 +266,7 @@ def zero_learning_rate(_: float) -> float:
     return 0.0
 
 
+@stands_for("stable_baselines3.common.policies", "ActorCriticPolicy")
 class ActorCriticPolicy(BasePolicy):
     """Policy and value network over one features extractor, or over one each."""
 
@@ -304,9 +309,11 @@ class ActorCriticPolicy(BasePolicy):
             squash_output=squash_output,
         )
         if squash_output and not use_sde:
-            raise ValueError("squash_output=True needs use_sde=True: a plain Gaussian is clipped, not squashed")
+            raise ArgumentValueError("squash_output=True needs use_sde=True: a plain Gaussian is clipped, not squashed")
         if isinstance(net_arch, list) and len(net_arch) == 1 and isinstance(net_arch[0], dict):
-            net_arch = net_arch[0]  # the form of Stable-Baselines3 before 1.8, which scripts still hold
+            # the form of Stable-Baselines3 before 1.8, which scripts still hold
+            warnings.warn("net_arch is a list around a dictionary: give it as net_arch=dict(pi=…, vf=…)", stacklevel=2)
+            net_arch = net_arch[0]
         self.net_arch = self._default_net_arch() if net_arch is None else net_arch
         self.activation_fn = activation_fn
         self.value_heads = value_heads

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import Space, get_flattened_obs_dim, is_image_space
 from proximo.networks.hooks import has_hooks
 
@@ -55,7 +56,7 @@ class ImageCNN(BaseFeaturesExtractor):
 
     def __init__(self, observation_space: Space, features_dim: int, normalized_image: bool) -> None:
         if not is_image_space(observation_space, check_channels=False, normalized_image=normalized_image):
-            raise ValueError(
+            raise ArgumentValueError(
                 f"{type(self).__name__} reads images: Box of three dimensions, dtype uint8, bounds 0 to 255; got "
                 f"{observation_space}. Use MlpPolicy for vectors, or pass "
                 "policy_kwargs={'normalize_images': False} if the images are floats already"

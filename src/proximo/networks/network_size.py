@@ -13,6 +13,7 @@ from torch import nn
 
 from proximo.files.encoding import class_name
 
+MAX_WEIGHTS = 8192  # tensors of a policy; each layer takes some kilobytes before it has any weights
 # what building from wrong values raises, torch's failed allocations and shapes that do not fit among them
 UNBUILDABLE = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -29,8 +30,9 @@ def check_network_size(
     """
     values = list(_leaves({name: value for name, value in arguments.items() if not name.endswith("_space")}))
     layers = arguments.get("n_lstm_layers", 1)
-    if len(values) > 8 * len(weights) + 256 or layers > len(weights):
-        raise ValueError(f"it describes more layers than its {len(weights)} weights can fill")
+    most = min(len(weights), MAX_WEIGHTS)
+    if len(values) > most + 256 or layers > most:
+        raise ValueError(f"it describes more layers than its {len(weights)} weights (at most {MAX_WEIGHTS}) can fill")
     if any(isinstance(value, type) and class_name(value) is None for value in (policy_class, *values)):
         return
     with torch.device("meta"):

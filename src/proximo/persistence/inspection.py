@@ -16,16 +16,17 @@ from torch import Tensor
 from proximo.config import A2CConfig, PPOConfig, TRPOConfig
 from proximo.errors import ModelFileError
 from proximo.files.archive import MANIFEST, read_archive
+from proximo.files.budgets import Budgets
 from proximo.files.encoding import decode
 from proximo.files.known_values import describe
 from proximo.files.normalizer_file import is_pickle, looks_like_normalizer, read_normalizer
+from proximo.files.plain_text import printable
 from proximo.files.restricted_pickle import Inert, Made, Name
 from proximo.files.sb3_archive import Sb3Archive, is_serialized, read_sb3_archive
 from proximo.files.zips import existing_file
 from proximo.persistence import model_files as files
 from proximo.persistence import sb3_files
 
-LONGEST_TEXT = 160
 SPACES = {"observation_space": "observations", "action_space": "actions"}
 PROGRESS = {
     "num_timesteps": "steps trained",
@@ -94,42 +95,40 @@ def inspect_file(path: Path) -> Inspection:
 
 
 def _own(path: Path) -> Inspection:
-    manifest, tensors = read_archive(path)
-    content = str(manifest.get("content"))
-    kind = (
-        "checkpoint" if "training_state" in manifest else {"model": "model", "policy": "policy"}.get(content, content)
-    )
+    budgets = Budgets()
+    manifest, tensors = read_archive(path, budgets)
+    kind = "checkpoint" if "training_state" in manifest else _shown(manifest.get("content"))
     fields = manifest.get("fields")
-    shown = _fields(fields) if isinstance(fields, dict) else {}
+    shown = _fields(fields, budgets) if isinstance(fields, dict) else {}
     weights = tensors.get("policy", {})
     members = {f"{group}.safetensors": sum(map(_bytes, part.values())) for group, part in tensors.items()}
     needs = manifest.get("needs")
     return Inspection(
         kind=f"Proximo {kind}",
         facts={
-            "algorithm": printable(manifest.get("algorithm", "–")),
+            "algorithm": _shown(manifest.get("algorithm", "–")),
             "policy": shown.pop("policy_class", "–"),
             **_pop(shown, SPACES),
             "parameters": _count(weights),
             **_pop(shown, PROGRESS),
             "normalisation": "statistics of observations and rewards" if "normalizer" in tensors else "none",
-            "written by": f"Proximo {printable(manifest.get('proximo_version', '?'))}",
+            "written by": f"Proximo {_shown(manifest.get('proximo_version', '?'))}",
         },
         values={name: value for name, value in shown.items() if value != "None"},
         weights=_weights(weights),
         members={MANIFEST: len(json.dumps(manifest)), **members},
-        needs={printable(name): printable(what) for name, what in needs.items()} if isinstance(needs, dict) else {},
+        needs={printable(name): _shown(what) for name, what in needs.items()} if isinstance(needs, dict) else {},
     )
 
 
-def _fields(fields: Mapping[str, Any]) -> dict[str, str]:
-    return {printable(name): _encoded(value) for name, value in fields.items() if name not in HIDDEN}
+def _fields(fields: Mapping[str, Any], budgets: Budgets) -> dict[str, str]:
+    return {printable(name): _encoded(value, budgets) for name, value in fields.items() if name not in HIDDEN}
 
 
-def _encoded(value: Any) -> str:
+def _encoded(value: Any, budgets: Budgets) -> str:
     """A value of the manifest."""
     try:
-        return printable(_plain(decode(value)))
+        return _shown(_plain(decode(value, budgets=budgets)))
     except ModelFileError:  # of a class that an extension registers, say
         return printable(json.dumps(value))
 
@@ -139,7 +138,7 @@ def _encoded(value: Any) -> str:
 
 def _foreign(archive: Sb3Archive) -> Inspection:
     known = archive.fields(archive.data)
-    shown = {printable(name): printable(_plain(value)) for name, value in known.items() if name not in HIDDEN}
+    shown = {printable(name): _shown(_plain(value)) for name, value in known.items() if name not in HIDDEN}
     return Inspection(
         kind="Stable-Baselines3 model",
         facts={
@@ -194,7 +193,7 @@ def _normalizer(path: Path, pickled: bool) -> Inspection:
     return Inspection(
         kind="Stable-Baselines3 VecNormalize (a pickle, not run)" if pickled else "Proximo VecNormalize",
         facts={printable(name): text for name, text in counts.items()},
-        values={name: printable(value) for name, value in settings.items()},
+        values={name: _shown(value) for name, value in settings.items()},
         tensors_title="Statistics",
         weights=[Weight(printable(name), value.shape, str(value.dtype)) for name, value in state.items()],
         members={path.name: path.stat().st_size},
@@ -204,12 +203,8 @@ def _normalizer(path: Path, pickled: bool) -> Inspection:
 # ------------------------------------------------------------------------------------------------------------ texts
 
 
-def printable(value: Any) -> str:
-    """A short text without control characters."""
-    text = value if isinstance(value, str) else repr(value)
-    clean = "".join(character if character.isprintable() else " " for character in text[: 4 * LONGEST_TEXT])
-    clean = " ".join(clean.split())
-    return clean if len(clean) <= LONGEST_TEXT else f"{clean[: LONGEST_TEXT - 1]}…"
+def _shown(value: Any) -> str:
+    return printable(value if isinstance(value, str) else repr(value))
 
 
 def _plain(value: Any) -> Any:

@@ -21,10 +21,11 @@ from proximo.files.encoding import class_name
 from proximo.files.fields import supply_fields
 from proximo.files.inert_values import inert_value
 from proximo.files.known_values import FOREIGN_NAMES
+from proximo.files.plain_text import brief
 from proximo.files.restricted_pickle import Inert, Made, Name, write_pickle
 from proximo.files.sb3_archive import SERIALIZED, TYPE, VERSION_MEMBER, Sb3Archive, is_sb3_archive, read_sb3_archive
 from proximo.files.zips import Source, opened, write_zip
-from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
+from proximo.functional.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, known_schedule
 from proximo.version import __version__
 
 if TYPE_CHECKING:
@@ -98,11 +99,11 @@ def algorithm_of(archive: Sb3Archive) -> str:
     if "clip_range" not in data:
         return "A2C"
     policy = data.get("policy_class")
-    module = policy.get("__module__", "") if isinstance(policy, dict) else ""
+    module = policy.get("__module__") if isinstance(policy, dict) else None
     return {
         "sb3_contrib.common.recurrent.policies": "RecurrentPPO",
         "sb3_contrib.common.maskable.policies": "MaskablePPO",
-    }.get(str(module), "PPO")
+    }.get(module if isinstance(module, str) else "", "PPO")
 
 
 def check_on_policy(saved: str, path: object) -> None:
@@ -159,12 +160,19 @@ def _optimizer_state(archive: Sb3Archive, policy: nn.Module, optimizer: torch.op
     renumbered = {}
     for index, state in states.items():
         if not isinstance(index, int) or not 0 <= index < len(there) or not isinstance(state, dict):
-            raise ModelFileError(f"policy.optimizer.pth has a state for the parameter {index!r:.40}, which is none")
+            raise ModelFileError(f"policy.optimizer.pth has a state for the parameter {brief(index)}, which is none")
         renumbered[index_here[id(there[index])]] = _checked_state(state, there[index])
-    options = {name: value for name, value in groups[0].items() if name not in _WAYS_TO_RUN and _is_option(value)}
     current = optimizer.state_dict()["param_groups"][0]
-    known = {name: value for name, value in options.items() if name in current}
-    return {"state": renumbered, "param_groups": [{**current, **known}]}
+    return {"state": renumbered, "param_groups": [{**current, **known_options(groups[0], current)}]}
+
+
+def known_options(saved: Mapping[Any, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a group of parameters that the optimiser has here; how torch runs it is not a file's to say."""
+    return {
+        name: value
+        for name, value in saved.items()
+        if name in current and name not in _WAYS_TO_RUN and _is_option(value)
+    }
 
 
 def _with_all_names(weights: Mapping[str, Any], policy: nn.Module) -> dict[str, Any]:
@@ -186,15 +194,14 @@ def _checked_state(state: Mapping[Any, Any], parameter: nn.Parameter) -> dict[st
     for name, value in state.items():
         fits = value.shape in ((), parameter.shape) if isinstance(value, Tensor) else _is_option(value)
         if not isinstance(name, str) or not fits:
-            raise ModelFileError(f"policy.optimizer.pth: {name!r:.40} does not fit a parameter of {parameter.shape}")
+            raise ModelFileError(f"policy.optimizer.pth: {brief(name)} does not fit a parameter of {parameter.shape}")
     return dict(state)
 
 
 def _is_option(value: Any) -> bool:
-    return (
-        value is None
-        or isinstance(value, bool | int | float)
-        or (isinstance(value, tuple) and all(isinstance(part, int | float) for part in value))
+    parts = value if isinstance(value, tuple) and len(value) <= 8 else (value,)
+    return value is None or all(
+        isinstance(part, float) or (isinstance(part, int) and abs(part) < 2**53) for part in parts
     )
 
 
@@ -326,15 +333,15 @@ def _argument(value: Any, what: str) -> Inert:
 
 
 def _schedule(name: str, value: Any) -> Inert:
-    match value:
+    match known_schedule(value):
         case None | bool() | int() | float():
             return value
         case ConstantSchedule(val=number):
             return number
         case FloatSchedule(value_schedule=inner):
             return _schedule(name, inner)
-        case LinearSchedule():
-            state = {"start": value.start, "end": value.end, "end_fraction": value.end_fraction}
+        case LinearSchedule(start=start, end=end, end_fraction=fraction):
+            state = {"start": start, "end": end, "end_fraction": fraction}
             return Made(Name("stable_baselines3.common.utils", "LinearSchedule"), (), state=state)
     raise ValueError(
         f"{name} is a function of your own, which a file cannot hold; set model.{name} to a number or a LinearSchedule"

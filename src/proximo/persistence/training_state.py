@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from proximo.config import FRACTION
 from proximo.data import RNNStates
-from proximo.envs.state.plain import set_space_states, space_states
+from proximo.envs.state.plain import checked_generator_state, set_space_states, space_states, take_rows
 from proximo.envs.vector.vec_env import copy_observation
 from proximo.errors import ModelFileError, NonFiniteError, ProximoError
+from proximo.files.plain_text import brief, printable
+from proximo.networks.network_size import UNBUILDABLE
+from proximo.rollout.collector import Collector
 from proximo.training.callback_base import BaseCallback, callback_states, restore_callback_states
 from proximo.training.loggers import Logger
 
@@ -38,14 +42,11 @@ def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool
     """
     collector = model._required_collector()
     seed = _seed_and_reset(model) if boundary else None
-    observations = collector.observations
     return {
         "version": VERSION,
         "progress": _progress(model),
-        "environments": collector.env.get_state(inner=not boundary),
+        **_of_environments(collector, boundary),
         "boundary_seed": seed,
-        "observations": None if observations is None else copy_observation(observations),
-        "episode_starts": collector.episode_starts.copy(),
         "episodes": [
             {key: episode[key] for key in _EPISODE_KEYS if key in episode} for episode in model.ep_info_buffer
         ],
@@ -58,31 +59,59 @@ def take(model: OnPolicyAlgorithm, callback: BaseCallback | None, boundary: bool
     }
 
 
+def _of_environments(collector: Collector, boundary: bool) -> State:
+    """Where the environments stand, of all processes together: by their number among all, not by whose they are."""
+    env, exchange, observations = collector.env, collector.exchange, collector.observations
+    state = env.get_state(inner=not boundary)
+    if exchange is None:
+        seen = None if observations is None else copy_observation(observations)
+        return {"environments": state, "observations": seen, "episode_starts": collector.episode_starts.copy()}
+    return {
+        "environments": env.join_states(exchange.group.gather(state, "a checkpoint")),
+        "observations": None if observations is None else exchange.gather_rows(observations),
+        "episode_starts": exchange.gather_rows(collector.episode_starts),
+    }
+
+
+def _set_environments(collector: Collector, state: Mapping[str, Any]) -> None:
+    """Take over what :func:`_of_environments` gave: all of it, or this process's rows."""
+    exchange = collector.exchange
+    if exchange is None:
+        collector.env.set_state(state["environments"])
+        collector.observations = state["observations"]
+        collector.episode_starts = state["episode_starts"]
+        return
+    rows = exchange.share.rows
+    collector.env.set_state(collector.env.part_of_state(state["environments"], rows))
+    collector.observations = None if state["observations"] is None else take_rows(state["observations"], rows)
+    collector.episode_starts = state["episode_starts"][rows]
+
+
 def restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[str, Any]) -> None:
     """Go on from a state of :func:`take`; weights and optimiser come from the model file around it."""
-    version = state.get("version")
+    version = state.get("version") if isinstance(state, Mapping) else None
     if version not in (1, VERSION):
         raise ModelFileError(
-            f"the checkpoint's training state is of version {version!r:.40}, this Proximo reads versions 1 to "
+            f"the checkpoint's training state is of version {brief(version)}, this Proximo reads versions 1 to "
             f"{VERSION}; resume with the version that saved it"
         )
-    if version == 1:
-        state = {**state, "environments": of_version_1(state["environments"])}
-    if len(state["episode_starts"]) != model.n_envs:
-        warnings.warn(
-            f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}: the "
-            "training goes on from its weights, but not exactly",
-            stacklevel=2,
-        )
-        return
     try:
+        if version == 1:
+            state = {**state, "environments": of_version_1(state["environments"])}
+        if len(state["episode_starts"]) != model.n_envs:
+            warnings.warn(
+                f"the checkpoint was taken with {len(state['episode_starts'])} environments, here are {model.n_envs}: "
+                "the training goes on from its weights, but not exactly",
+                stacklevel=2,
+            )
+            return
         _restore(model, callback, state)
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except UNBUILDABLE as error:
         if isinstance(error, ProximoError):
             raise
         raise ModelFileError(
-            f"the checkpoint's training state does not fit ({type(error).__name__}: {error}); resume with the "
-            "environments and callbacks it was taken with"
+            f"the checkpoint's training state does not fit ({type(error).__name__}: {printable(str(error), 1000)}); "
+            "resume with the environments and callbacks it was taken with"
         ) from error
 
 
@@ -90,11 +119,9 @@ def _restore(model: OnPolicyAlgorithm, callback: BaseCallback, state: Mapping[st
     collector = model._required_collector()
     if state["boundary_seed"] is not None:
         collector.env.reset()  # with the run's own seed: PyBullet's later resets go back to what the first one made
-        collector.env.seed(state["boundary_seed"])
+        _seed_environments(collector, state["boundary_seed"])
         collector.env.reset()
-    collector.env.set_state(state["environments"])
-    collector.observations = state["observations"]
-    collector.episode_starts = state["episode_starts"]
+    _set_environments(collector, state)
     model.ep_info_buffer.clear()
     model.ep_info_buffer.extend(state["episodes"])
     model.ep_success_buffer.clear()
@@ -144,10 +171,14 @@ def check_finite(model: OnPolicyAlgorithm) -> None:
 def _seed_and_reset(model: OnPolicyAlgorithm) -> int:
     """Begin new episodes from a seed that follows from the run's seed and from how often this was done before."""
     collector = model._required_collector()
-    seed = int(model.generator.integers(2**31 - collector.env.num_envs))
-    collector.env.seed(seed)
+    seed = int(model.generator.integers(2**31 - model.n_envs))
+    _seed_environments(collector, seed)
     collector.reset()
     return seed
+
+
+def _seed_environments(collector: Collector, seed: int) -> None:
+    collector.env.seed(seed + (0 if collector.exchange is None else collector.exchange.share.first))
 
 
 def _progress(model: OnPolicyAlgorithm) -> State:
@@ -163,6 +194,11 @@ def _progress(model: OnPolicyAlgorithm) -> State:
 
 
 def _set_progress(model: OnPolicyAlgorithm, progress: Mapping[str, Any]) -> None:
+    counts = {name: value for name, value in progress.items() if name != "remaining"}
+    if not all(type(value) is int and abs(value) < 2**62 for value in counts.values()):
+        raise ValueError("the counters of its progress are no whole numbers")
+    if not FRACTION.fits(progress["remaining"]):
+        raise ValueError(f"the progress that remains is {brief(progress['remaining'])}, not from 0 to 1")
     model.num_timesteps = progress["num_timesteps"]
     model._num_timesteps_at_start = progress["num_timesteps_at_start"]
     model._iteration = progress["iteration"]
@@ -173,13 +209,18 @@ def _set_progress(model: OnPolicyAlgorithm, progress: Mapping[str, Any]) -> None
 
 def _memory(model: OnPolicyAlgorithm) -> State | None:
     """What a policy with memory remembers of the current episodes."""
-    states = model.runtime.states
+    states, exchange = model.runtime.states, model._exchange
+    if states is not None and exchange is not None:
+        parts = zip(*exchange.group.gather([part.cpu() for part in states.parts()], "a checkpoint"), strict=True)
+        whole = [torch.cat(part, dim=1) for part in parts]
+        states = RNNStates(tuple(whole[: len(states.pi)]), tuple(whole[len(states.pi) :]))
     return None if states is None else {"pi": list(states.pi), "vf": list(states.vf)}
 
 
 def _set_memory(model: OnPolicyAlgorithm, memory: Mapping[str, Any] | None) -> None:
     if memory is not None and model.policy.recurrent:
-        pi, vf = (tuple(part.to(model.device) for part in memory[name]) for name in ("pi", "vf"))
+        rows = slice(None) if model._exchange is None else model._exchange.share.rows
+        pi, vf = (tuple(part[:, rows].contiguous().to(model.device) for part in memory[name]) for name in ("pi", "vf"))
         model.runtime.states = RNNStates(pi, vf)
 
 
@@ -220,8 +261,8 @@ def _set_device_random_state(device: torch.device, states: Mapping[str, Any]) ->
 
 def _set_random_states(model: OnPolicyAlgorithm, states: Mapping[str, Any]) -> None:
     random.setstate(states["python"])
-    np.random.set_state(states["numpy"])  # noqa: NPY002
+    np.random.set_state(checked_generator_state(states["numpy"]))  # noqa: NPY002
     torch.set_rng_state(states["torch"])
     _set_device_random_state(model.device, states)
-    model.generator.bit_generator.state = states["model"]
+    model.generator.bit_generator.state = checked_generator_state(states["model"])
     set_space_states(model.action_space, states["action_space"])

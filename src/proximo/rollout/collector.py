@@ -11,10 +11,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proximo.data import Array, Info, Observation, RNNStates, Rollout, StepArrays, join_observations, observation_rows
+from proximo.data import (
+    Array,
+    Info,
+    Observation,
+    RNNStates,
+    Rollout,
+    Share,
+    StepArrays,
+    join_observations,
+    observation_rows,
+)
 from proximo.envs.vector.vec_env import VecEnv, arrays_from_step, copy_observation
 from proximo.functional.spaces import get_obs_shape, obs_as_tensor
 from proximo.functional.statistics import check_finite_rollout, check_finite_row
+from proximo.rollout.exchange import EpisodeEnd, RolloutExchange, Summary
 from proximo.rollout.masks import MaskReader
 from proximo.rollout.non_finite import BrokenSteps
 from proximo.rollout.storage import RolloutBuffer, is_stock
@@ -24,9 +35,13 @@ class Actor(Protocol):
     """What the collector asks of a backend."""
 
     states: RNNStates | None  # what a policy with memory remembers of the current episodes
+    rounds_by_rows: bool  # whether ``share`` decides how values round
 
-    def start_rollout(self, steps: int, environments: int) -> None:
-        """Prepare for ``steps`` calls of :meth:`act` (evaluation mode, random numbers)."""
+    def start_rollout(self, steps: int, environments: int, share: Share | None = None) -> None:
+        """Prepare for ``steps`` calls of :meth:`act` (evaluation mode, random numbers).
+
+        Where several processes train together, ``share`` says which of all environments these are.
+        """
 
     def act(self, observations: Observation, rollout: Rollout, step: int) -> Array:
         """Sample actions for [env, …] observations into row ``step`` of actions, values and log-probabilities.
@@ -40,11 +55,12 @@ class Actor(Protocol):
         observations: Observation,
         environments: NDArray[np.int64] | None = None,
         episode_starts: Array | None = None,
+        share: Share | None = None,
     ) -> Array:
         """V for [batch, …] observations: [batch] float32; [batch, 2] for a policy with a second value.
 
         For a policy with memory: of which ``environments``' current episodes they are, by default one of each; new
-        episodes start where ``episode_starts`` [batch] says.
+        episodes start where ``episode_starts`` [batch] says. ``share`` says which of all processes' rows they are.
         """
 
 
@@ -87,8 +103,14 @@ class Collector:
         self.masks: MaskReader | None = None  # who reads action masks, when actions are to be masked
         self.observations: Observation | None = None  # [env, …]; None before the first reset
         self.episode_starts: Array = np.ones(env.num_envs, np.bool_)
+        self.exchange: RolloutExchange | None = None  # with other processes that train together with this one
+        self.steps_counted = 0  # of the latest rollout, until a callback ended it
+        self.following_starts = self.episode_starts  # of those environments that the rollout holds, after it
+        self._following: Observation | None = None  # what they showed there, where others' are among them
         self._final_observations: dict[tuple[int, int], Observation] = {}  # (step, env) → last of an episode
         self._broken: BrokenSteps | None = None
+        self._ends: list[EpisodeEnd] = []  # of a rollout that is exchanged
+        self._unvalued: list[tuple[int, NDArray[np.int64], Observation]] = []  # step, environments, last observations
 
     def reset(self) -> None:
         self.observations = self.env.reset()
@@ -100,22 +122,85 @@ class Collector:
             self.reset()
         return self.observations  # type: ignore[return-value]
 
-    def collect(self, backend: Actor, buffer: RolloutBuffer, listener: StepListener, context: dict[str, Any]) -> bool:
+    def collect(
+        self,
+        backend: Actor,
+        buffer: RolloutBuffer,
+        listener: StepListener,
+        context: dict[str, Any],
+        whole: RolloutBuffer | None = None,
+    ) -> bool:
         """Collect ``buffer.buffer_size`` steps and what follows the last; False when the listener ended it early.
 
-        ``context`` holds the local variables that a listener may want to see beside the collector's own.
+        ``context`` holds the local variables that a listener may want to see beside the collector's own. With
+        ``whole``, the rollouts of all processes that train together go there.
         """
         buffer.reset()
+        self._ends, self._unvalued, self._following = [], [], None
         self._final_observations = {}
         if self.masks is not None:
             shape = (buffer.buffer_size, buffer.n_envs, self.masks.width)
             buffer.rollout.action_masks = np.ones(shape, np.bool_)
         self._broken = BrokenSteps(buffer.buffer_size, buffer.n_envs) if self.skip_non_finite else None
         with one_thread() if self.env.has_workers else nullcontext():
-            if not self._collect_steps(backend, buffer, listener, context):
-                return False
+            stopped_at = self._collect_steps(backend, buffer, listener, context)
+        if self.exchange is not None:
+            return self._collect_together(self.exchange, backend, buffer, whole, stopped_at)
+        if stopped_at is not None:
+            return False
         self._value_last_observations(backend, buffer)
+        self.following_starts = self.episode_starts
         return True
+
+    def _collect_together(
+        self,
+        exchange: RolloutExchange,
+        backend: Actor,
+        buffer: RolloutBuffer,
+        whole: RolloutBuffer | None,
+        stopped_at: int | None,
+    ) -> bool:
+        """What follows the steps where other processes have the rest of the environments."""
+        rollout = buffer.rollout
+        truncated = {step: len(environments) for step, environments, _ in self._unvalued}
+        agreed = exchange.summarize(Summary(stopped_at, rollout.valid is not None, truncated, self._ends))
+        for end in agreed.ends:
+            self._count(end.episode, end.success)
+        self.steps_counted = buffer.buffer_size if agreed.stopped_at is None else agreed.stopped_at + 1
+        if agreed.stopped_at is not None:
+            return False
+        for step, environments, finals in self._unvalued:
+            values = backend.values(finals, environments=environments, share=exchange.share_of_truncated(step))
+            rollout.bootstrap_values[step, environments] = values
+        self._value_last_observations(backend, buffer, exchange.share)
+        self.following_starts = self.episode_starts
+        if whole is None:
+            rollout.share = exchange.share
+        else:
+            self._gather(exchange, buffer, whole, agreed.has_valid)
+        return True
+
+    def _gather(self, exchange: RolloutExchange, buffer: RolloutBuffer, whole: RolloutBuffer, has_valid: bool) -> None:
+        """Hold what a single process with all environments would hold."""
+        whole.reset()
+        exchange.gather_rollout(buffer.rollout, whole.rollout, has_valid)
+        self.following_starts = exchange.gather_rows(self.episode_starts)  # type: ignore[assignment]
+        if self.keep_final_observations:
+            self._following = exchange.gather_rows(self.current_observations())
+            first = exchange.share.first
+            mine = {(step, first + index): final for (step, index), final in self._final_observations.items()}
+            self._final_observations = {}
+            for finals in exchange.group.gather(mine, "the end of the rollout"):
+                self._final_observations |= finals
+        if self._broken is not None:
+            broken = BrokenSteps(whole.buffer_size, whole.n_envs)
+            broken.observations = exchange.gather_columns(self._broken.observations)
+            self._broken = broken
+        if is_stock(whole):
+            whole.pos, whole.full = whole.buffer_size, True
+            return
+        for step in range(whole.buffer_size):
+            self._add(whole, step, whole.rollout.episode_starts[step])
 
     def _collect_steps(
         self,
@@ -123,8 +208,17 @@ class Collector:
         buffer: RolloutBuffer,
         listener: StepListener,
         context: dict[str, Any],
-    ) -> bool:
-        backend.start_rollout(buffer.buffer_size, buffer.n_envs)
+    ) -> int | None:
+        """All steps; the one after which the listener asked for the end, if it did.
+
+        In a group, the rollout is completed even then: the others may be waiting for what callbacks do at its steps.
+        """
+        exchange, environments, stopped_at = self.exchange, buffer.n_envs, None
+        if exchange is None:
+            backend.start_rollout(buffer.buffer_size, environments)
+        else:
+            backend.start_rollout(buffer.buffer_size, environments, exchange.share)
+            environments = exchange.share.total
         wants_steps, wants_locals = listener.wants_steps(), listener.wants_locals()
         for step in range(buffer.buffer_size):
             buffer.store_observation(step, self.current_observations())
@@ -136,15 +230,19 @@ class Collector:
             actions = backend.act(observation_rows(buffer.rollout.observations, step), buffer.rollout, step)
             if wants_locals:
                 arrays, step_locals = self._step_with_infos(actions, backend, buffer, step)
-                proceed = listener.on_step(buffer.n_envs, context | step_locals)
+                proceed = listener.on_step(environments, context | step_locals)
             else:
                 arrays = self.env.step_arrays(actions)
-                proceed = listener.on_step(buffer.n_envs, None) if wants_steps else True
-            if not proceed:
-                self._move_on(arrays)  # a later learn() goes on from where the environments are
-                return False
+                proceed = listener.on_step(environments, None) if wants_steps else True
+            if exchange is not None:
+                exchange.group.show_life()
+            if not proceed and stopped_at is None:
+                stopped_at = step
+                if exchange is None:
+                    self._move_on(arrays)  # a later learn() goes on from where the environments are
+                    break
             self._record(arrays, backend, buffer, step)
-        return True
+        return stopped_at
 
     def _step_with_infos(
         self, actions: Array, backend: Actor, buffer: RolloutBuffer, step: int
@@ -181,20 +279,26 @@ class Collector:
         if arrays.infos:
             self._record_ends(arrays, backend, buffer, step)
         if not is_stock(buffer):
-            buffer.add(
-                observation_rows(rollout.observations, step),
-                rollout.actions[step].copy(),
-                rollout.rewards[step] + buffer.gamma * rollout.bootstrap_values[step],
-                self.episode_starts,
-                torch.from_numpy(rollout.values[step].copy()),
-                torch.from_numpy(rollout.log_probs[step].copy()),
-                **({} if rollout.action_masks is None else {"action_masks": rollout.action_masks[step].copy()}),
-            )
+            self._add(buffer, step, self.episode_starts)
         if arrays.valid is not None:
             if rollout.valid is None:
                 rollout.valid = np.ones(rollout.rewards.shape, np.bool_)
             rollout.valid[step] = arrays.valid
         self._move_on(arrays)
+
+    @staticmethod
+    def _add(buffer: RolloutBuffer, step: int, episode_starts: Array) -> None:
+        """Hand a step of the rollout to a user's buffer."""
+        rollout = buffer.rollout
+        buffer.add(
+            observation_rows(rollout.observations, step),
+            rollout.actions[step].copy(),
+            rollout.rewards[step] + buffer.gamma * rollout.bootstrap_values[step],
+            episode_starts,
+            torch.from_numpy(rollout.values[step].copy()),
+            torch.from_numpy(rollout.log_probs[step].copy()),
+            **({} if rollout.action_masks is None else {"action_masks": rollout.action_masks[step].copy()}),
+        )
 
     def _move_on(self, arrays: StepArrays) -> None:
         """Stand where the environments stand after a step."""
@@ -203,16 +307,26 @@ class Collector:
         if arrays.valid is not None:
             self.episode_starts |= ~arrays.valid  # a row that only reset its environment: the episode starts after it
 
-    def count_episodes(self, infos: Mapping[int, Info], ended: Array) -> None:
-        """Keep the statistics of finished episodes; ``is_success`` counts only where an episode ended."""
+    def count_episodes(self, infos: Mapping[int, Info], ended: Array, step: int = 0) -> None:
+        """Keep the statistics of finished episodes; ``is_success`` counts only where an episode ended.
+
+        In a group they count when all have told theirs of the rollout.
+        """
         for index, info in infos.items():
-            if (episode := info.get("episode")) is not None:
-                self.episode_infos.append(episode)
-            if ended[index] and (success := info.get("is_success")) is not None:
-                self.episode_successes.append(success)
+            episode, success = info.get("episode"), info.get("is_success") if ended[index] else None
+            if self.exchange is None:
+                self._count(episode, success)
+            else:
+                self._ends.append(EpisodeEnd(step, self.exchange.share.first + index, episode, success))
+
+    def _count(self, episode: Info | None, success: Any) -> None:
+        if episode is not None:
+            self.episode_infos.append(episode)
+        if success is not None:
+            self.episode_successes.append(success)
 
     def _record_ends(self, arrays: StepArrays, backend: Actor, buffer: RolloutBuffer, step: int) -> None:
-        self.count_episodes(arrays.infos, arrays.terminated | arrays.truncated)
+        self.count_episodes(arrays.infos, arrays.terminated | arrays.truncated, step)
         if self.keep_final_observations:
             for index, final in arrays.final_observations.items():
                 self._final_observations[step, index] = self._one_observation(final, buffer)
@@ -224,6 +338,9 @@ class Collector:
         if truncated.size:
             # the time limit cut these episodes, the task did not end: the rest is worth V of what was last seen
             finals = [self._one_observation(arrays.final_observations[index], buffer) for index in truncated.tolist()]
+            if self.exchange is not None and backend.rounds_by_rows:
+                self._unvalued.append((step, truncated, join_observations(finals)))  # when all have told of theirs
+                return
             values = backend.values(join_observations(finals), environments=truncated)
             buffer.rollout.bootstrap_values[step, truncated] = values if values.ndim == 1 else values[:, 0]
 
@@ -243,7 +360,7 @@ class Collector:
             return {key: np.reshape(observation[key], (1, *shape)) for key, shape in shapes.items()}  # type: ignore[union-attr]
         return np.reshape(observation, (1, *shapes))
 
-    def _value_last_observations(self, backend: Actor, buffer: RolloutBuffer) -> None:
+    def _value_last_observations(self, backend: Actor, buffer: RolloutBuffer, share: Share | None = None) -> None:
         """V of what the environments show after the last step; what is not finite there is blanked or refused."""
         rollout, observations = buffer.rollout, self.current_observations()
         if self._broken is None:
@@ -252,7 +369,8 @@ class Collector:
         else:
             observations = copy_observation(observations)
             self._broken.blank(buffer.buffer_size, observations)
-        values = backend.values(observations, episode_starts=self.episode_starts)
+        options: dict[str, Any] = {} if share is None else {"share": share}
+        values = backend.values(observations, episode_starts=self.episode_starts, **options)
         rollout.last_values[:] = values if values.ndim == 1 else values[:, 0]
         if rollout.own_stream is not None:
             rollout.own_stream.last_values[:] = values[:, 1]
@@ -261,7 +379,7 @@ class Collector:
 
     def shape_rewards(self, rollout: Rollout, shaper: RewardShaper) -> None:
         """Let ``shaper`` change the rewards of the rollout that was just collected."""
-        observations = copy_observation(self.current_observations())
+        observations = copy_observation(self.current_observations() if self._following is None else self._following)
         if self._broken is None:
             check_finite_rollout("reward", rollout.rewards)
             following = self._next_observations(rollout, observations)
@@ -271,16 +389,19 @@ class Collector:
             return
         self._broken.blank(rollout.steps, observations)
         following = self._next_observations(rollout, observations)
-        rollout.rewards[self._broken.led_nowhere(following)] = np.nan  # these steps are cut out, reward and all
+        broken = self._broken.led_nowhere(rollout, following)
+        rollout.rewards[broken] = np.nan  # these steps are cut out, reward and all
         shaper(rollout, following)
 
     def leave_out_non_finite(self, rollout: Rollout) -> None:
         """Take steps out of training whose rewards or values are not finite, or refuse them."""
         if self._broken is not None:
             self._broken.cut_out(rollout, rollout.last_values)
-            return
-        check_finite_rollout("reward", rollout.rewards)
-        check_finite_rollout("value of the final observation", rollout.bootstrap_values)
+        else:
+            check_finite_rollout("reward", rollout.rewards)
+            check_finite_rollout("value of the final observation", rollout.bootstrap_values)
+        if self.exchange is not None and rollout.share is not None:
+            self.exchange.share_valid(rollout, may_be_new=self._broken is not None)
 
     def _next_observations(self, rollout: Rollout, last: Observation) -> Observation:
         """[time, env, …]: what each step led to; the final observation where an episode ended there."""

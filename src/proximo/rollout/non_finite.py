@@ -29,11 +29,18 @@ class BrokenSteps:
             for part in parts:
                 part[self.observations[step]] = 0
 
-    def led_nowhere(self, next_observations: Observation) -> Array:
-        """[time, env]: which steps began with or led to something broken; [time, env, …] zeros are shown there."""
+    def _touched(self, ended: Array) -> Array:
+        """[time, env]: which steps began with a broken observation, or led to one within their episode."""
+        return self.observations[:-1] | (self.observations[1:] & ~ended)
+
+    def led_nowhere(self, rollout: Rollout, next_observations: Observation) -> Array:
+        """[time, env]: which steps began with or led to something broken, the last of an episode too.
+
+        Zeros are shown in their place in ``next_observations`` [time, env, …].
+        """
         parts = list(next_observations.values()) if isinstance(next_observations, dict) else [next_observations]
         parts = [part for part in parts if np.issubdtype(part.dtype, np.floating)]
-        broken = self.observations[:-1].copy()
+        broken = self._touched(rollout.terminated | rollout.truncated)
         for part in parts:
             broken |= ~np.isfinite(part.reshape(*broken.shape, -1)).all(axis=2)
         for part in parts:
@@ -48,7 +55,7 @@ class BrokenSteps:
         sound, or the step before would be touched too.
         """
         ended = rollout.terminated | rollout.truncated
-        touched = self.observations[:-1] | (self.observations[1:] & ~ended)
+        touched = self._touched(ended)
         touched |= ~np.isfinite(rollout.rewards) | ~np.isfinite(rollout.bootstrap_values)
         if not touched.any():
             return

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proximo.data import Array, Observation, Rollout, TensorObservation, observation_rows
+from proximo.data import Array, Observation, Rollout, Share, TensorObservation, observation_rows
 from proximo.errors import NotEnoughMemoryError
 from proximo.functional.spaces import Space
 from proximo.rollout.available_memory import available_memory
 from proximo.rollout.minibatches import flat_observations, take_observations
+from proximo.rollout.sharding import own_indices
 from proximo.rollout.storage import allocate_observations
 
 
@@ -39,9 +40,18 @@ class PhaseBuffer:
     action_masks: Array | None  # [time, env, mask]
 
     def __init__(
-        self, rollouts: int, steps: int, environments: int, observation_space: Space, mask_width: int = 0
+        self,
+        rollouts: int,
+        steps: int,
+        environments: int,
+        observation_space: Space,
+        mask_width: int = 0,
+        share: Share | None = None,
     ) -> None:
-        self.rollouts, self.steps, self.environments = rollouts, steps, environments
+        """``share`` says which of all ``environments`` are here, where processes learn each from its own rows."""
+        self.rollouts, self.steps, self.share = rollouts, steps, share
+        self.environments = environments if share is None else share.count
+        self.environments_of_all = environments
         self.observation_space = observation_space
         self.mask_width = mask_width  # 0 where no actions are masked
         self.stored = 0  # rollouts of the current phase
@@ -53,7 +63,12 @@ class PhaseBuffer:
 
     @property
     def samples(self) -> int:
-        """Rows of a whole phase."""
+        """Rows of a whole phase, of all processes."""
+        return self.rollouts * self.steps * self.environments_of_all
+
+    @property
+    def own_samples(self) -> int:
+        """Those of them that are here."""
         return self.rollouts * self.steps * self.environments
 
     @property
@@ -66,7 +81,7 @@ class PhaseBuffer:
         """Memory of the whole buffer."""
         one = allocate_observations(self.observation_space, (1, 1))
         observation = sum(part.nbytes for part in one.values()) if isinstance(one, dict) else one.nbytes
-        return self.samples * (observation + self.mask_width + np.dtype(np.float32).itemsize + 1)
+        return self.own_samples * (observation + self.mask_width + np.dtype(np.float32).itemsize + 1)
 
     def allocate(self) -> None:
         """Take the memory, once; an error with advice where it is more than the machine has free."""
@@ -124,20 +139,25 @@ class PhaseBuffer:
         if not fitting:
             raise ValueError(
                 f"num_aux_mini_batch {minibatches} does not divide the {self.samples} samples of the auxiliary phase "
-                f"(rollouts_per_phase {self.rollouts} * n_steps {self.steps} * {self.environments} environments)"
+                f"(rollouts_per_phase {self.rollouts} * n_steps {self.steps} * {self.environments_of_all} environments)"
             )
         return max(fitting)
 
     def epoch(self, minibatches: int, generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """Rows of each minibatch of one pass in random order; rows that must not train are left out."""
-        length = self.piece_length(minibatches)
+        """Rows of each minibatch of one pass in random order; rows that must not train are left out.
+
+        All processes draw the same minibatches, and each gets those of their rows that are here.
+        """
+        length, environments = self.piece_length(minibatches), self.environments_of_all
         pieces = generator.permutation(self.samples // length)
-        within = np.arange(length) * self.environments
+        within = np.arange(length) * environments
         valid = self.valid.reshape(-1)
         everything = bool(valid.all())
         for part in pieces.reshape(minibatches, -1):
-            first = part // self.environments * length * self.environments + part % self.environments
+            first = part // environments * length * environments + part % environments
             rows = (first[:, None] + within).reshape(-1)
+            if self.share is not None:
+                rows = own_indices(rows, self.share)
             yield rows if everything else rows[valid[rows]]
 
     def chunks(self, rows: NDArray[np.int64], device: torch.device) -> Iterator[PhaseBatch]:

@@ -11,11 +11,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from proximo.data import Array, IntrinsicStream, Minibatch, Observation, Rollout
+from proximo.errors import ArgumentValueError
 from proximo.files.encoding import register_class
 from proximo.functional import advantages
 from proximo.functional.actions import mask_groups, stored_action_dtype
 from proximo.functional.spaces import Space, get_action_dim, get_obs_shape, is_image_space
 from proximo.networks.actor_critic import get_device
+from proximo.other_libraries import stands_for
 from proximo.rollout.minibatches import epoch_minibatches, on_device
 
 
@@ -81,6 +83,7 @@ def _array_of_rollout(name: str) -> Any:
     return property(read, write)
 
 
+@stands_for("stable_baselines3.common.buffers", "RolloutBuffer")
 class RolloutBuffer:
     """A rollout that can also be filled step by step with :meth:`add` and read in minibatches with :meth:`get`.
 
@@ -192,7 +195,7 @@ class RolloutBuffer:
     def get(self, batch_size: int | None = None) -> Iterator[Minibatch]:
         """One epoch of minibatches in random order (NumPy's global generator); None is one batch of everything."""
         if not self.full:
-            raise ValueError(f"the buffer holds {self.pos} of {self.buffer_size} steps; fill it before get()")
+            raise ArgumentValueError(f"the buffer holds {self.pos} of {self.buffer_size} steps; fill it before get()")
         batch_size = batch_size or self.buffer_size * self.n_envs
         # the global generator, because user code seeds that one
         order = np.random.permutation(self.rollout.training_indices())  # noqa: NPY002

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from proximo.training.loggers import Logger
+from proximo.errors import ArgumentTypeError, ArgumentValueError
+from proximo.other_libraries import stands_for
+from proximo.training.loggers import Logger, announce
 
 Method = TypeVar("Method", bound=Callable[..., bool])
 FunctionCallback: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], bool]
@@ -24,6 +26,7 @@ def counters_only(method: Method) -> Method:
     return method
 
 
+@stands_for("stable_baselines3.common.callbacks", "BaseCallback")
 class BaseCallback:
     """Base of all callbacks: override the methods whose names start with ``_on_`` or ``_init_``.
 
@@ -52,13 +55,23 @@ class BaseCallback:
         """The vector environment that the model trains on."""
         env = self.model.get_env()
         if env is None:
-            raise ValueError("the model has no environment; give it one with set_env() before using callbacks")
+            raise ArgumentValueError("the model has no environment; give it one with set_env() before using callbacks")
         return env
 
     @property
     def logger(self) -> Logger:
         logger: Logger = self.model.logger
         return logger
+
+    @property
+    def _is_writer(self) -> bool:
+        """Whether this process writes files and prints: the first of those that train together, or one alone."""
+        return getattr(getattr(self, "model", None), "rank", 0) == 0
+
+    def _announce(self, message: str, level: int = 1) -> None:
+        """Tell the person at the terminal, where ``verbose`` asks for it."""
+        if self.verbose >= level and self._is_writer:
+            announce(message)
 
     # ------------------------------------------------------------------ what the training loop asks and calls
 
@@ -201,7 +214,7 @@ class CallbackList(BaseCallback):
     def __init__(self, callbacks: Sequence[BaseCallback]) -> None:
         super().__init__()
         if not isinstance(callbacks, list | tuple):
-            raise TypeError(f"CallbackList takes a list of callbacks, not {type(callbacks).__name__}")
+            raise ArgumentTypeError(f"CallbackList takes a list of callbacks, not {type(callbacks).__name__}")
         self.callbacks = list(callbacks)
 
     def _children(self) -> Sequence[Any]:

@@ -15,6 +15,7 @@ from proximo.analysis.evaluation import Evaluation, evaluate
 from proximo.data import Array
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.vector.normalize import sync_envs_normalization
+from proximo.errors import WrongMomentError
 from proximo.files.atomic import replacing
 from proximo.training.callback_base import BaseCallback as BaseCallback
 from proximo.training.callback_base import CallbackList as CallbackList
@@ -24,7 +25,6 @@ from proximo.training.callback_base import as_callback as as_callback
 from proximo.training.callback_base import callback_wants_locals as callback_wants_locals
 from proximo.training.callback_base import callback_wants_steps as callback_wants_steps
 from proximo.training.callback_base import counters_only as counters_only
-from proximo.training.loggers import announce
 from proximo.training.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ class CheckpointCallback(BaseCallback):
         self._training_state: dict[str, Any] | None = None
 
     def _init_callback(self) -> None:
-        if self.save_path is not None:
+        if self.save_path is not None and self._is_writer:
             os.makedirs(self.save_path, exist_ok=True)
 
     def _between_iterations(self) -> bool:
         # weights stay the same within a rollout, so the state before it makes the file of any of its steps exact
         due = self.n_calls % self.save_freq + self.model.n_steps >= self.save_freq
-        self._training_state = self.model.training_state() if due and self.training_env.has_state() else None
+        self._training_state = self.model.training_state() if due and self.model.has_state() else None
         return True
 
     def _save_model(self, path: str) -> None:
@@ -98,9 +98,9 @@ class CheckpointCallback(BaseCallback):
         return True
 
     def _save(self, what: str, save: Any, path: str) -> None:
-        save(path)
-        if self.verbose >= 2:
-            announce(f"saved the {what} to {path}")
+        if self._is_writer:
+            save(path)
+        self._announce(f"saved the {what} to {path}", level=2)
 
 
 class EvalCallback(EventCallback):
@@ -170,9 +170,9 @@ class EvalCallback(EventCallback):
                 f"{evaluation or 'nothing'}: the model is evaluated on observations unlike those it learns from",
                 stacklevel=2,
             )
-        if self.best_model_save_path is not None:
+        if self.best_model_save_path is not None and self._is_writer:
             os.makedirs(self.best_model_save_path, exist_ok=True)
-        if self.log_path is not None:
+        if self.log_path is not None and self._is_writer:
             os.makedirs(os.path.dirname(self.log_path), exist_ok=True)
 
     def get_state(self) -> dict[str, Any]:
@@ -201,12 +201,23 @@ class EvalCallback(EventCallback):
         return proceed and self._on_event()
 
     def _evaluate(self) -> Evaluation:
+        """Play the episodes; processes that train together play some of them each, and all learn of all results."""
+        group = self.model.runtime.group if getattr(self.model, "world_size", 1) > 1 else None
+        if group is None:
+            return self._play(self.n_eval_episodes)
+        share = (self.n_eval_episodes + group.world_size - 1 - group.rank) // group.world_size
+        own = self._play(share) if share else Evaluation((), ())
+        found = group.gather((own, self._is_success_buffer), "an evaluation")
+        self._is_success_buffer = [success for _, successes in found for success in successes]
+        return Evaluation.joined([evaluation for evaluation, _ in found])
+
+    def _play(self, episodes: int) -> Evaluation:
         self._is_success_buffer = []
         own_callback = type(self)._log_success_callback is not EvalCallback._log_success_callback
         evaluation = evaluate(
             self.model,
             self.eval_env,
-            n_eval_episodes=self.n_eval_episodes,
+            n_eval_episodes=episodes,
             deterministic=self.deterministic,
             render=self.render,
             callback=self._log_success_callback if own_callback else None,
@@ -234,6 +245,8 @@ class EvalCallback(EventCallback):
         if self._is_success_buffer:
             self.evaluations_successes.append(self._is_success_buffer)
             arrays["successes"] = _rectangle(self.evaluations_successes)
+        if not self._is_writer:
+            return
         # whoever reads while we write finds the previous evaluations, not half a file
         with replacing(Path(f"{self.log_path}.npz")) as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]
@@ -250,16 +263,14 @@ class EvalCallback(EventCallback):
             success_rate = float(np.mean(self._is_success_buffer))
             self.logger.record("eval/success_rate", success_rate)
             summary.append(f"success {100 * success_rate:.2f} %")
-        if self.verbose >= 1:
-            announce(", ".join(summary))
+        self._announce(", ".join(summary))
         # written at once, so that the evaluation stands at its own step
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(self.num_timesteps)
 
     def _on_new_best(self, evaluation: Evaluation) -> bool:
         self.best_mean_reward = evaluation.mean
-        if self.verbose >= 1:
-            announce("new best mean return")
+        self._announce("new best mean return")
         if self.best_model_save_path is not None:
             self.model.save(os.path.join(self.best_model_save_path, "best_model"))
         return True if self.callback_on_new_best is None else self.callback_on_new_best.on_step()
@@ -284,8 +295,10 @@ class StopTrainingOnRewardThreshold(BaseCallback):
     def _on_step(self) -> bool:
         best = _evaluating_parent(self).best_mean_reward
         proceed = bool(best < self.reward_threshold)
-        if not proceed and self.verbose >= 1:
-            announce(f"training ends: the mean return {best:.2f} has reached the threshold {self.reward_threshold}")
+        if not proceed:
+            self._announce(
+                f"training ends: the mean return {best:.2f} has reached the threshold {self.reward_threshold}"
+            )
         return proceed
 
 
@@ -311,8 +324,8 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
             self.no_improvement_evals = 0 if best > self.last_best_mean_reward else self.no_improvement_evals + 1
         self.last_best_mean_reward = best
         proceed = self.no_improvement_evals <= self.max_no_improvement_evals
-        if not proceed and self.verbose >= 1:
-            announce(f"training ends: no new best model in the last {self.no_improvement_evals} evaluations")
+        if not proceed:
+            self._announce(f"training ends: no new best model in the last {self.no_improvement_evals} evaluations")
         return proceed
 
 
@@ -332,11 +345,11 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
 
     def _on_step(self) -> bool:
         if "dones" not in self.locals:
-            raise KeyError("'dones' is not among the training loop's variables; pass it to update_locals()")
+            raise WrongMomentError("'dones' is not among the training loop's variables; pass it to update_locals()")
         self.n_episodes += int(np.sum(self.locals["dones"]))
         proceed = self.n_episodes < self._total_max_episodes
-        if not proceed and self.verbose >= 1:
-            announce(
+        if not proceed:
+            self._announce(
                 f"training ends after {self.num_timesteps:,} steps: {self.n_episodes} episodes were played, "
                 f"{self.n_episodes / self.training_env.num_envs:.2f} per environment"
             )
@@ -378,7 +391,7 @@ class _DumpLogs(BaseCallback):
 class ProgressBarCallback(BaseCallback):
     """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second.
 
-    ``console`` is where, standard output by default.
+    ``console`` is where, and then prints of others stay where they go; standard output by default, and they go above.
     """
 
     _SECONDS_BETWEEN_UPDATES = 0.1
@@ -390,9 +403,16 @@ class ProgressBarCallback(BaseCallback):
         self._first_timestep = 0
         self._next_update = 0.0
 
+    def wants_steps(self) -> bool:
+        return self._is_writer
+
     def _on_training_start(self) -> None:
         self._first_timestep = self.num_timesteps
-        self._display = ProgressDisplay(self.locals["total_timesteps"] - self._first_timestep, console=self._console)
+        if not self._is_writer:
+            return
+        steps = self.locals["total_timesteps"] - self._first_timestep
+        place: dict[str, Any] = {} if self._console is None else {"console": self._console, "takes_prints": False}
+        self._display = ProgressDisplay(steps, **place)
         self._display.start()
         self._next_update = 0.0
 
@@ -448,7 +468,7 @@ def _rectangle(rows: Sequence[Sequence[Any]]) -> Array:
 
 def _evaluating_parent(callback: BaseCallback) -> Any:
     if not hasattr(callback.parent, "best_mean_reward"):
-        raise RuntimeError(
+        raise WrongMomentError(
             f"{type(callback).__name__} works only inside an EvalCallback: give it as callback_on_new_best "
             "or callback_after_eval"
         )

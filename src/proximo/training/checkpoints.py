@@ -26,7 +26,6 @@ from proximo.errors import EnvironmentStateError, ModelFileError, ProximoError
 from proximo.files.archive import verify_archive
 from proximo.files.atomic import remove_leftovers, replacing
 from proximo.training.callback_base import BaseCallback
-from proximo.training.loggers import announce
 
 DEFAULT_MINUTES = 10.0
 MOST_OF_THE_TIME = 0.01
@@ -168,16 +167,16 @@ class PeriodicCheckpoints(BaseCallback):
     def _init_callback(self) -> None:
         self.saved_at = None
         self._save_asked = self._stop_asked = False
-        if not self.boundary and not self.training_env.has_state():
+        if not self.boundary and not self.model.has_state():
             try:
-                self.training_env.get_state()  # says which environment or wrapper it is
+                self.model.training_state()  # says which environment or wrapper it is
             except EnvironmentStateError as error:
                 raise EnvironmentStateError(f"exact checkpoints are not possible: {error}") from error
         self._next_time = self._clock() + self.every_seconds
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         super().set_state(state)
-        if self.saved_at is not None:
+        if self.saved_at is not None and self._is_writer:
             self.folder.set_aside_after(self.model.num_timesteps)
 
     def ask_for_save(self, stop: bool = False) -> None:
@@ -188,10 +187,13 @@ class PeriodicCheckpoints(BaseCallback):
         self._save_asked, self._stop_asked = True, self._stop_asked or stop
 
     def _between_iterations(self) -> bool:
-        if self._is_due() or (self._save_asked and not self.boundary):  # a boundary out of turn would be another run
+        asked = self._save_asked and not self.boundary  # a boundary out of turn would be another run
+        # clocks and signals differ between processes that train together, and all must save
+        due, stop = self.model.highest_of_all(self._is_due() or asked, self._stop_asked)
+        if due:
             self.save()
         self._save_asked = False
-        return not self._stop_asked
+        return not stop
 
     def _is_due(self) -> bool:
         if self.saved_at is None:
@@ -205,27 +207,27 @@ class PeriodicCheckpoints(BaseCallback):
         started = self._clock()
         mean = self._mean_return()
         is_best = self.keep_best and mean > self.best_mean
-        if self.saved_at is None:
+        if self.saved_at is None and self._is_writer:
             self.folder.set_aside_after(self.num_timesteps)
         self.saved_at = self.num_timesteps
         self.best_mean = mean if is_best else self.best_mean
         path = self.folder.of(self.num_timesteps)
         self.model.save_checkpoint(path, self.model.training_state(self.boundary))
-        if is_best:
-            with replacing(self.folder.best) as stream:
-                stream.write(path.read_bytes())
-        self.folder.prune(self.keep_last)
+        if self._is_writer:
+            if is_best:
+                with replacing(self.folder.best) as stream:
+                    stream.write(path.read_bytes())
+            self.folder.prune(self.keep_last)
         finished = self._clock()
         self.seconds_per_save = finished - started
         self._next_time = finished + max(self.every_seconds, self.seconds_per_save / MOST_OF_THE_TIME)
-        if self.verbose >= 1:
-            announce(f"checkpoint {path} in {1000 * self.seconds_per_save:.0f} ms")
+        self._announce(f"checkpoint {path} in {1000 * self.seconds_per_save:.0f} ms")
         return path
 
     def save_state(self, state: Mapping[str, Any]) -> Path:
         """Save a checkpoint of an earlier state with the weights of now, which must not have changed since."""
         path = self.folder.of(state["progress"]["num_timesteps"])
-        if not path.exists():
+        if self._is_writer and not path.exists():
             self.model.save_checkpoint(path, state)
             self.folder.prune(self.keep_last)
         return path

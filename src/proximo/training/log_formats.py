@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -16,6 +18,7 @@ import torch
 
 from proximo.errors import MissingExtraError, ProximoError
 from proximo.files.atomic import replacing
+from proximo.other_libraries import counts_as, stands_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 Excluded = Mapping[str, tuple[str, ...]]
 
 
+@stands_for("stable_baselines3.common.logger", "Video")
 class Video:
     """Frames ``[batch, time, channel, height, width]`` for TensorBoard."""
 
@@ -31,6 +35,7 @@ class Video:
         self.fps = fps
 
 
+@stands_for("stable_baselines3.common.logger", "Figure")
 class Figure:
     """A matplotlib figure for TensorBoard, closed after writing if ``close``."""
 
@@ -39,6 +44,7 @@ class Figure:
         self.close = close
 
 
+@stands_for("stable_baselines3.common.logger", "Image")
 class Image:
     """An image for TensorBoard; ``dataformats`` names its axes, for example ``"HWC"``."""
 
@@ -47,6 +53,7 @@ class Image:
         self.dataformats = dataformats
 
 
+@stands_for("stable_baselines3.common.logger", "HParam")
 class HParam:
     """Hyperparameters for TensorBoard's HPARAMS tab, which shows them only beside at least one metric."""
 
@@ -222,7 +229,7 @@ class CSVOutputFormat(KVWriter):
         self.keys: list[str] = []
         self.rows = 0
         if resume and (records := self._records()):
-            self.keys, self.rows = records[0][:-1].split(","), len(records) - 1
+            self.keys, self.rows = next(csv.reader(records[:1])), len(records) - 1
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         shown = filter_excluded_keys(key_values, key_excluded, "csv")
@@ -232,7 +239,7 @@ class CSVOutputFormat(KVWriter):
             past = [record[:-1] + "," * len(new_keys) + "\n" for record in self._records()[1:]]
             self.keys.extend(new_keys)
             self._rewrite(past)
-        self.file.write(",".join(cells.get(key, "") for key in self.keys) + "\n")
+        self.file.write(_csv_line([cells.get(key, "") for key in self.keys]))
         self.file.flush()
         self.rows += 1
 
@@ -248,7 +255,7 @@ class CSVOutputFormat(KVWriter):
         name = self.file.name
         self.file.close()
         with replacing(Path(name)) as stream:
-            stream.write((",".join(self.keys) + "\n" + "".join(records)).encode())
+            stream.write((_csv_line(self.keys) + "".join(records)).encode())
         self.file = _open_text(name, resume=True)
 
     def get_state(self) -> dict[str, Any]:
@@ -270,12 +277,17 @@ class CSVOutputFormat(KVWriter):
     @staticmethod
     def _cell(value: Any) -> str:
         _refuse_media(value, ("csv",))
-        if value is None:
-            return ""
-        return '"' + value.replace('"', '""') + '"' if isinstance(value, str) else str(value)
+        return "" if value is None else str(value)
 
     def close(self) -> None:
         self.file.close()
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    """A record; keys, lists and texts with commas, quotes or line breaks stay one cell."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
 
 
 class TensorBoardOutputFormat(KVWriter):
@@ -320,13 +332,13 @@ class TensorBoardOutputFormat(KVWriter):
             writer.add_scalar(key, value, step)
         elif isinstance(value, torch.Tensor | np.ndarray):
             writer.add_histogram(key, torch.as_tensor(value), step)
-        elif isinstance(value, Video):
+        elif counts_as(value, Video):
             writer.add_video(key, value.frames, step, value.fps)
-        elif isinstance(value, Figure):
+        elif counts_as(value, Figure):
             writer.add_figure(key, value.figure, step, close=value.close)
-        elif isinstance(value, Image):
+        elif counts_as(value, Image):
             writer.add_image(key, value.image, step, dataformats=value.dataformats)
-        elif isinstance(value, HParam):
+        elif counts_as(value, HParam):
             self._add_hyperparameters(value)
 
     def _add_hyperparameters(self, value: HParam) -> None:
@@ -382,5 +394,5 @@ def _too_short(file: TextIO, present: str, expected: str) -> LogPositionError:
 
 
 def _refuse_media(value: Any, formats: tuple[str, ...]) -> None:
-    if isinstance(value, Video | Figure | Image | HParam):
+    if any(counts_as(value, kind) for kind in (Video, Figure, Image, HParam)):
         raise FormatUnsupportedError(formats, type(value).__name__.lower())

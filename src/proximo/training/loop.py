@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from proximo.distributed import show_life
 from proximo.envs.vector.vec_env import VecEnv
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.allocator import retain_freed_memory
@@ -31,6 +32,9 @@ class Trainable(Protocol):
 
     def dump_logs(self, iteration: int = 0) -> None: ...
 
+    def highest_of_all(self, *numbers: float) -> list[float]:
+        """The highest of each number over the processes that train together, all of which must ask."""
+
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None: ...
 
     def _restore_training(self, callback: BaseCallback) -> None:
@@ -50,7 +54,7 @@ class TrainingLoop:
             self.callback.on_training_start(local_variables, global_variables)
             self.model._restore_training(self.callback)
             with retain_freed_memory():
-                while self.callback.between_iterations() and self.model.num_timesteps < total_timesteps:
+                while self._all_proceed() and self.model.num_timesteps < total_timesteps:
                     if not self._iterate(total_timesteps):  # checkpoints are taken between iterations
                         break
             if self.log_interval is not None and self.model._iteration % self.log_interval != 0:
@@ -59,14 +63,22 @@ class TrainingLoop:
         finally:
             self.callback.close()
 
+    def _all_proceed(self) -> bool:
+        """Tell the callbacks that an iteration is over; False when one of them, in any process, ends the training."""
+        proceed = self.callback.between_iterations()
+        return not self.model.highest_of_all(not proceed)[0]
+
     def _iterate(self, total_timesteps: int) -> bool:
         """One rollout with its advantages, one update; False when a callback ended the training."""
         model = self.model
+        show_life("collecting a rollout")
         if not model.collect_rollouts(model.env, self.callback, model.rollout_buffer, model.n_steps):
             return False
         model._iteration += 1
         model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
+        show_life("updating the policy")
         model.train()
+        show_life("between two iterations")
         if self.log_interval is not None and model._iteration % self.log_interval == 0:
             model.dump_logs(model._iteration)
         return True

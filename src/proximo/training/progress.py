@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import weakref
 from collections import deque
@@ -21,7 +20,7 @@ class ProgressDisplay:
     ``unit`` says what is counted. A ``transient`` display vanishes at its end, and shows nothing but the live bar.
 
     Nothing refreshes it in the background: it is redrawn by each :meth:`update`, so the caller chooses the rate.
-    While the live bar is shown on ``sys.stdout``, what is printed goes above it.
+    While the live bar is shown, what is printed goes above it; without ``takes_prints``, to where it went before.
     """
 
     SECONDS_BETWEEN_PLAIN_LINES = 10.0
@@ -35,6 +34,7 @@ class ProgressDisplay:
         clock: Callable[[], float] = time.monotonic,
         unit: str = "steps",
         transient: bool = False,
+        takes_prints: bool = True,
     ) -> None:
         self.total_steps = max(total_steps, 1)
         self.description = description
@@ -42,6 +42,7 @@ class ProgressDisplay:
         self._clock = clock
         self.unit = unit
         self.transient = transient
+        self.takes_prints = takes_prints
         self._steps = 0
         self._mean_return: float | None = None
         self._started_at = 0.0
@@ -58,7 +59,7 @@ class ProgressDisplay:
         self._next_plain_line = self._started_at + self.SECONDS_BETWEEN_PLAIN_LINES
         self._history.append((self._started_at, 0))
         if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._live = _live_progress(self._console, self.transient)
+            self._live = _live_progress(self._console, self.transient, self.takes_prints)
             self._live.add_task(self.description, total=self.total_steps, status="")
             # also run when the display is dropped or the program ends: a lost display would leave the cursor hidden
             self._stop_live = weakref.finalize(self, self._live.stop)
@@ -114,7 +115,7 @@ class ProgressDisplay:
         self.stop()
 
 
-def _live_progress(console: Console, transient: bool) -> Progress:
+def _live_progress(console: Console, transient: bool, takes_prints: bool) -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
@@ -128,8 +129,8 @@ def _live_progress(console: Console, transient: bool) -> Progress:
         text("{task.fields[status]}"),
         console=console,
         auto_refresh=False,
-        redirect_stdout=console.file is sys.stdout,  # else what is printed goes elsewhere, and is to stay there
-        redirect_stderr=console.file is sys.stdout,
+        redirect_stdout=takes_prints,
+        redirect_stderr=takes_prints,
         expand=True,
         transient=transient,
     )

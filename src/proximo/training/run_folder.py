@@ -9,15 +9,16 @@ import os
 import platform
 import re
 import subprocess
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from proximo.errors import ProximoError
+from proximo.errors import ModelFileError, ProximoError
 from proximo.files.atomic import replacing
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import TOML_BYTES, parse_json, parse_toml
 
 PACKAGES = ("proximo", "torch", "numpy", "numba", "scipy", "gymnasium", "safetensors")
 ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-envs-gymnasium", "procgen-mirror")
@@ -81,6 +82,10 @@ class RunFolder:
         return self.path / "progress.jsonl"
 
     @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
     def model(self) -> Path:
         return self.path / "model.zip"
 
@@ -126,10 +131,12 @@ class RunFolder:
         return text
 
     def read_config(self) -> dict[str, Any]:
+        with self.config.open("rb") as stream:
+            data = stream.read(TOML_BYTES + 1)
         try:
-            return tomllib.loads(self.config.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise RunFolderError(f"{self.config} is not valid TOML ({error}); mend it or train again") from error
+            return parse_toml(data, str(self.config))
+        except ModelFileError as error:
+            raise RunFolderError(f"{error}; mend it or train again") from error
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         _write_text(self.result, json.dumps(result, indent=2) + "\n")
@@ -137,13 +144,14 @@ class RunFolder:
     def read_result(self) -> dict[str, Any] | None:
         """What :meth:`write_result` wrote; None for a run that is not over."""
         try:
-            found: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))
+            with self.result.open("rb") as stream:
+                found = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), str(self.result), strict=False)
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise RunFolderError(
-                f"{self.result} is no valid JSON ({error}); resume the run to write it again"
-            ) from error
+        except ModelFileError as error:
+            raise RunFolderError(f"{error}; resume the run to write it again") from error
+        if not isinstance(found, dict):
+            raise RunFolderError(f"{self.result} holds no table; resume the run to write it again")
         return found
 
     def write_versions(self) -> dict[str, Any]:

@@ -57,8 +57,15 @@ class StopOnSignal(BaseCallback):
         is_long = started is None or now - started > LONG_ITERATION or self.expects_long()
         self._iteration_started = now
         saves = self.checkpoints is not None and not self.checkpoints.boundary
+        signal_number, is_long = self.model.highest_of_all(self.signal_number or 0, is_long)
+        self._take_over(signal_number)
         self._before_rollout = self.model.training_state() if saves and is_long else None
         return self.signal_number is None
+
+    def _take_over(self, signal_number: float) -> None:
+        """A signal to one of the processes that train together ends all of them."""
+        if self.signal_number is None and signal_number:
+            self.signal_number = int(signal_number)
 
     @counters_only
     def _on_step(self) -> bool:
@@ -71,6 +78,7 @@ class StopOnSignal(BaseCallback):
         self._before_rollout = None  # the update will change the weights: from here on the iteration is finished
 
     def _on_training_end(self) -> None:
+        self._take_over(self.model.highest_of_all(self.signal_number or 0)[0])
         if self.signal_number is not None and self.checkpoints is not None and self._before_rollout is not None:
             self.checkpoints.save_state(self._before_rollout)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proximo import ALGORITHMS
-from proximo.errors import near_matches
+from proximo.errors import ModelFileError, near_matches
+from proximo.files.plain_text import TOML_BYTES, parse_toml
 from proximo.zoo.wrappers import WrapperEntry, check_wrappers
 
 NAMED_PARTS = ("intrinsic_reward", "augmentation")
@@ -146,9 +147,10 @@ class PresetFile(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> PresetFile:
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not valid TOML ({error})") from error
+            with path.open("rb") as stream:
+                content = parse_toml(stream.read(TOML_BYTES + 1), str(path))
+        except ModelFileError as error:
+            raise ValueError(str(error)) from error
         tables_of_a_preset = {item.name for item in fields(Preset)} | {"policy_kwargs"}
         if all(isinstance(value, dict) and name not in tables_of_a_preset for name, value in content.items()):
             return cls(path, _separate(content))
@@ -242,6 +244,8 @@ def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     from proximo.networks.encoders import ImpalaCNN, NatureCNN
     from proximo.networks.optimizers import RMSpropTFLike
 
+    if not isinstance(policy_kwargs, Mapping):
+        raise ValueError(f"policy_kwargs is a {type(policy_kwargs).__name__}; expected a table")
     arguments = dict(policy_kwargs)
     for key, known in (
         ("activation_fn", ACTIVATIONS),

@@ -14,12 +14,12 @@ from proximo.backends.base import Loss, UpdateReport, non_finite_update, split_e
 from proximo.backends.fused.features import feature_encoder
 from proximo.backends.fused.obstacles import changeable, fused_obstacle
 from proximo.backends.fused.plan import ActionTarget, PolicyPlan, Structure, UpdatePlan
-from proximo.backends.fused.structures import UPDATE, Objective, Status
+from proximo.backends.fused.structures import CHUNK, FEW, UPDATE, Objective, Status
 from proximo.backends.fused.threads import RoleThreads
 from proximo.backends.gradient_step import GradientStep, Reduce
 from proximo.backends.noise import draw_noise
 from proximo.config import UpdateSettings
-from proximo.data import Array, Observation, RNNStates, Rollout
+from proximo.data import Array, Observation, RNNStates, Rollout, Share
 from proximo.functional.actions import stored_action_dtype
 from proximo.functional.advantages import compiled_scan
 from proximo.functional.spaces import get_action_dim
@@ -39,6 +39,21 @@ def objective_of(settings: UpdateSettings) -> Objective:
         return Objective[settings.objective.upper()]
     except KeyError:
         raise ValueError(f"objective is {settings.objective!r}; expected 'clipped' or 'plain'") from None
+
+
+def first_of_few(rows: int, share: Share | None = None) -> int:
+    """From which of ``rows`` rows on the kernels run one by one: where few are left over from whole chunks.
+
+    With a ``share`` as all processes' rows together would be run, so that each row rounds as it would there.
+
+    >>> first_of_few(4), first_of_few(5), first_of_few(130)
+    (0, 5, 128)
+    >>> first_of_few(3, Share(5, 3, 8)), first_of_few(1, Share(3, 1, 4)), first_of_few(9, Share(124, 9, 133))
+    (3, 0, 9)
+    """
+    first, total = (0, rows) if share is None else (share.first, share.total)
+    left = total % CHUNK
+    return min(max(total - (left if left <= FEW else 0) - first, 0), rows)
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,7 @@ class FusedBackend:
 
     description = "fused"
     states: RNNStates | None = None  # kernels run no policies with memory
+    rounds_by_rows = True
 
     def __init__(
         self,
@@ -101,6 +117,8 @@ class FusedBackend:
         self._action_shape = policy.action_space.shape or ()
         self._seen_log_std = self._found_deviations = np.empty(0, np.float32)
         self._samples = 0
+        self._share: Share | None = None  # which of all processes' environments it acts in
+        self._few_from = 0
         self._threads = RoleThreads(threads)
         self._update.bind("barrier", self._threads.barrier)
         self._as_bound = changeable(policy)
@@ -110,8 +128,9 @@ class FusedBackend:
         """Whether the policy is still what the kernels were bound to."""
         return self.flat.is_current() and changeable(self.policy) == self._as_bound
 
-    def start_rollout(self, steps: int, environments: int) -> None:
+    def start_rollout(self, steps: int, environments: int, share: Share | None = None) -> None:
         """Draw the random numbers of a whole rollout."""
+        self._share, self._few_from = share, first_of_few(environments, share)
         if (self._target.steps, self._target.environments) != (steps, environments):
             self._make_target(steps, environments)
         self._draw(self._target)
@@ -125,9 +144,9 @@ class FusedBackend:
 
     def _draw(self, target: ActionTarget) -> None:
         if self._noise is None:
-            draw_noise(target.noise, self.policy.action_dist.noise_kinds, self.generator)
+            draw_noise(target.noise, self.policy.action_dist.noise_kinds, self.generator, self._share)
         else:
-            target.draw_matrices(self._deviations(self._noise), self.generator)
+            target.draw_matrices(self._deviations(self._noise), self.generator, self._share)
 
     def _deviations(self, noise: StateDependentNoiseDistribution) -> Array:
         """Of the noise matrices, [action, latent]; computed when log σ has changed, not at every redraw.
@@ -172,7 +191,7 @@ class FusedBackend:
             self._bind(rollout)
         if self._redraw_every and step and step % self._redraw_every == 0:
             self._draw(self._target)
-        if not self._kernels.act(self._plan.address, self._target.address, features, step):
+        if not self._kernels.act(self._plan.address, self._target.address, features, step, self._few_from):
             check_finite_row("observation", observations, step)
         return self._env_actions[step].astype(self._env_dtype)  # a copy: an environment may keep its action
 
@@ -216,11 +235,12 @@ class FusedBackend:
         observations: Observation,
         environments: NDArray[np.int64] | None = None,
         episode_starts: Array | None = None,
+        share: Share | None = None,
     ) -> Array:
         """V for [batch, …] observations: [batch] float32."""
         features = self._checked_features(observations)
         values = np.empty(len(features), np.float32)
-        self._kernels.predict_values(self._plan.address, features, values)
+        self._kernels.predict_values(self._plan.address, features, values, first_of_few(len(values), share))
         return values
 
     def _checked_features(self, observations: Observation) -> Array:

@@ -50,13 +50,15 @@ FLOAT32 = int(ActionKind.FLOAT32)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
 SPINS = 20_000  # about 20 µs of waiting before a thread yields its core
 sched_yield = types.ExternalFunction("sched_yield" if os.name == "posix" else "SwitchToThread", types.int32())
-FEW = 4  # rows up to which dot products are quicker than a product with one lane per row
 APPROX_KL, LOSS, COLUMNS = int(Column.APPROX_KL), int(Column.LOSS), len(Column)
 
 
-@linked("int64(int64, int64, CPointer(float32), int64, int64)")
-def run_network(layers, count, observations, rows, stride):
-    """Outputs of a network for ``rows`` rows of observations; tells whether these were all finite."""
+@linked("int64(int64, int64, CPointer(float32), int64, int64, int64)")
+def run_network(layers, count, observations, rows, stride, by_rows):
+    """Outputs of a network for ``rows`` rows of observations; tells whether these were all finite.
+
+    Row by row, sums round otherwise than lane by lane; either way they do not depend on the other rows.
+    """
     layer, finite = layer_at(layers), np.int64(1)
     inputs, lanes, samples = layer.inputs, floats(layer.input), floats(layer.input_rows)
     for row in range(rows):
@@ -65,11 +67,11 @@ def run_network(layers, count, observations, rows, stride):
             lanes[feature * stride + row] = number
             samples[row * padded(inputs) + feature] = number
             finite &= np.int64(is_finite(number))
-    if rows > FEW:
-        forward(layers, count, stride)
-    else:
+    if by_rows:
         for row in range(rows):
             forward_row(layers, count, row, stride)
+    else:
+        forward(layers, count, stride)
     return finite
 
 
@@ -102,50 +104,59 @@ def store_actions(plan, target, first, rows, stride):
                 store_number(target.env_actions, plan.action_kind, place, moved)
 
 
-@linked("int64(int64, CPointer(float32), int64, CPointer(float32))")
-def chunk_values(plan_address, observations, rows, values):
+@linked("int64(int64, CPointer(float32), int64, int64, CPointer(float32))")
+def chunk_values(plan_address, observations, rows, by_rows, values):
     """V of ``rows`` rows of observations, into ``values``; tells whether the observations were all finite."""
     plan = plan_at(plan_address)
     layers = plan.layers + plan.policy_layers * LAYER_BYTES
-    finite = run_network(layers, plan.value_layers, observations, rows, padded(rows))
+    finite = run_network(layers, plan.value_layers, observations, rows, padded(rows), by_rows)
     found = floats(layer_at(layers + (plan.value_layers - 1) * LAYER_BYTES).output)
     for row in range(rows):
         values[row] = found[row]
     return finite
 
 
-@kernel("boolean(int64, int64, float32[:, ::1], int64)")
-def act(plan_address, target_address, observations, step):
-    """Actions, log-probabilities and values of observations [env, feature], into row ``step``; False on NaN in them."""
+@kernel("boolean(int64, int64, float32[:, ::1], int64, int64)")
+def act(plan_address, target_address, observations, step, few_from):
+    """Actions, log-probabilities and values of observations [env, feature], into row ``step``; False on NaN in them.
+
+    The rows from ``few_from`` on, a few, are run one by one.
+    """
     plan, target, finite = plan_at(plan_address), target_at(target_address), 1
-    count = observations.shape[0]
-    for start in range(0, count, plan.lanes):
-        rows, first = min(plan.lanes, count - start), step * target.environments + start
+    count, start = observations.shape[0], 0
+    while start < count:
+        by_rows = start >= few_from
+        rows = min(plan.lanes, (count if by_rows else few_from) - start)
+        first = step * target.environments + start
         chunk, stride = shift(floats(observations.ctypes.data), start * plan.features), padded(rows)
         noise = shift(floats(target.noise), first * plan.action_size)
-        run_network(plan.layers, plan.policy_layers, chunk, rows, stride)
+        run_network(plan.layers, plan.policy_layers, chunk, rows, stride, by_rows)
         if target.masks != 0:
             apply_masks(plan_address, target.masks + first * plan.mask_width, 0, rows, stride)
         if plan.head == CATEGORICAL:
             normalize_groups(plan_address, stride)
         elif plan.head == STATE_DEPENDENT:
-            perturb(plan_address, floats(target.matrices), start, rows, stride, rows <= FEW, noise)
+            perturb(plan_address, floats(target.matrices), start, rows, stride, by_rows, noise)
         sample(plan_address, stride, rows, noise)
         log_probs_and_entropies(plan_address, stride, rows)
         for row in range(rows):
             floats(target.log_probs)[first + row] = floats(plan.log_probs)[row]
         store_actions(plan, target, first, rows, stride)
-        finite &= chunk_values(plan_address, chunk, rows, shift(floats(target.values), first))
+        finite &= chunk_values(plan_address, chunk, rows, by_rows, shift(floats(target.values), first))
+        start += rows
     return finite != 0
 
 
-@kernel("void(int64, float32[:, ::1], float32[::1])")
-def predict_values(plan_address, observations, values):
-    """V(observations), [row, feature] → [row]."""
-    plan, count = plan_at(plan_address), observations.shape[0]
-    for start in range(0, count, plan.lanes):
+@kernel("void(int64, float32[:, ::1], float32[::1], int64)")
+def predict_values(plan_address, observations, values, few_from):
+    """V(observations), [row, feature] → [row]; the rows from ``few_from`` on, a few, are run one by one."""
+    plan, count, start = plan_at(plan_address), observations.shape[0], 0
+    while start < count:
+        by_rows = start >= few_from
+        rows = min(plan.lanes, (count if by_rows else few_from) - start)
         chunk = shift(floats(observations.ctypes.data), start * plan.features)
-        chunk_values(plan_address, chunk, min(plan.lanes, count - start), shift(floats(values.ctypes.data), start))
+        chunk_values(plan_address, chunk, rows, by_rows, shift(floats(values.ctypes.data), start))
+        start += rows
 
 
 @inner

@@ -24,7 +24,7 @@ from proximo.backends.fused.structures import (
     Role,
 )
 from proximo.backends.noise import draw_normals
-from proximo.data import Array
+from proximo.data import Array, Share
 from proximo.functional.actions import stored_action_dtype
 from proximo.functional.spaces import get_action_dim
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -196,9 +196,9 @@ class ActionTarget(Structure):
             self.normals = np.zeros((environments, action_size, latents), np.float32)
             self.matrices = self.bind("matrices", aligned_floats(environments, action_size, padded(latents)))
 
-    def draw_matrices(self, deviations: Array, generator: np.random.Generator) -> None:
+    def draw_matrices(self, deviations: Array, generator: np.random.Generator, share: Share | None = None) -> None:
         """Fresh noise matrices for state-dependent exploration; their ``deviations`` are [action, latent]."""
-        draw_normals(self.normals, generator)
+        draw_normals(self.normals, generator, share)
         np.multiply(self.normals, deviations, out=self.matrices[..., : self.normals.shape[-1]])
 
 

@@ -14,6 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 
+FEW = 4  # rows up to which dot products are quicker than a product with one lane per row
 CHUNK = 128  # samples that go through the network at once; the activations of a chunk fit a core's cache
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
-from proximo.envs.adapters.foreign import ForeignVecEnvAdapter
+from proximo.envs.adapters.foreign import ForeignVecEnvAdapter, with_own_transposition
 from proximo.envs.adapters.gymnasium_vector import VectorEnvAdapter, is_env_pool
 from proximo.envs.make import make_env
 from proximo.envs.vector.dummy import DummyVecEnv, require_gymnasium_env
@@ -48,7 +48,7 @@ def _vectorised(env: Any, monitor: bool, verbose: int) -> VecEnv:
     if isinstance(env, VectorEnv) or is_env_pool(env):  # an EnvPool may claim to be a gymnasium.Env as well
         return VectorEnvAdapter(env)
     if all(hasattr(env, name) for name in ("num_envs", "step_async", "step_wait", "reset")):
-        return ForeignVecEnvAdapter(env)
+        return ForeignVecEnvAdapter(with_own_transposition(env))
     if isinstance(env, Sequence) and env and all(callable(item) for item in env):
         return DummyVecEnv([partial(_made_and_monitored, factory, monitor) for factory in env])
     if isinstance(env, gym.Env) or _looks_like_env(env):

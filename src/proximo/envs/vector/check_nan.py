@@ -12,8 +12,10 @@ from gymnasium import spaces
 from proximo.data import Array, Observation, StepArrays
 from proximo.envs.vector.vec_env import StepTransform, VecEnv
 from proximo.errors import NonFiniteError
+from proximo.other_libraries import stands_for
 
 
+@stands_for("stable_baselines3.common.vec_env.vec_check_nan", "VecCheckNan")
 class VecCheckNan(StepTransform):
     """Warn of NaN and infinity in actions, observations and rewards, or raise with ``raise_exception=True``.
 
@@ -61,6 +63,8 @@ class VecCheckNan(StepTransform):
             self._check(source, **{name: observation})
         self._observations = step.observations
         return step
+
+    rows_in_state = ()
 
     def own_state(self) -> dict[str, Any]:
         return {"warned": self._user_warned}

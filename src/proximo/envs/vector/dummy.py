@@ -15,9 +15,11 @@ from gymnasium import spaces
 from proximo.data import Array, Info, Observation, StepArrays, observation_rows
 from proximo.envs.adapters.bullet import remember_bullet_functions
 from proximo.envs.state.capture import get_environment_state, has_environment_state, set_environment_state
+from proximo.envs.state.plain import join_rows, take_rows
 from proximo.envs.vector.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, copy_observation
 from proximo.envs.wrappers.action_masker import EXPECTED_METHOD_NAME, MaskRows
 from proximo.functional.spaces import NestedObservation, Space, check_for_nested_spaces, is_nested
+from proximo.other_libraries import stands_for
 
 
 @dataclass
@@ -85,7 +87,14 @@ class BufferedVecEnv(VecEnv):
         if state:
             self._buffers.load_observations(state["observations"])
 
+    def join_states(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return {name: join_rows([state[name] for state in states]) for name in states[0]}  # all of it has rows
 
+    def part_of_state(self, state: Mapping[str, Any], rows: slice) -> dict[str, Any]:
+        return {name: take_rows(part, rows) for name, part in state.items()}
+
+
+@stands_for("stable_baselines3.common.vec_env.dummy_vec_env", "DummyVecEnv")
 class DummyVecEnv(BufferedVecEnv):
     """Step the environments in a plain loop: the quickest way when one step costs less than a message to a process.
 
@@ -307,10 +316,20 @@ def unwrap_wrapper(
 ) -> gym.Wrapper[Any, Any, Any, Any] | None:
     """The outermost wrapper of that class around ``env``, or None."""
     while isinstance(env, gym.Wrapper):
-        if isinstance(env, wrapper_class):
+        if isinstance(env, wrapper_class) or _has_counterpart(type(env), wrapper_class):
             return env
         env = env.env
     return None
+
+
+def _has_counterpart(kind: type, wrapper_class: type) -> bool:
+    """Whether a wrapper is Stable-Baselines3's and the class the library's of that name (Monitor, say), or reversed."""
+    libraries = {"proximo", "stable_baselines3"}
+    return any(
+        base.__name__ == wrapper_class.__name__
+        and {base.__module__.split(".")[0], wrapper_class.__module__.split(".")[0]} == libraries
+        for base in kind.__mro__
+    )
 
 
 def is_wrapped(env: gym.Env[Any, Any], wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]]) -> bool:

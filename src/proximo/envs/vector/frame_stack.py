@@ -11,7 +11,9 @@ from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation, StepArrays
 from proximo.envs.vector.vec_env import StepTransform, VecEnv, VecEnvStepReturn, arrays_from_step, copy_observation
+from proximo.errors import ArgumentTypeError, ArgumentValueError
 from proximo.functional.spaces import Space, is_image_space, is_image_space_channels_first
+from proximo.other_libraries import stands_for
 
 
 class _BoxStack:
@@ -23,16 +25,10 @@ class _BoxStack:
     """
 
     def __init__(self, num_envs: int, n_stack: int, space: spaces.Box, channels_order: str | None) -> None:
-        if channels_order not in (None, "first", "last"):
-            raise ValueError(f"channels_order must be 'first', 'last' or None (find out), got {channels_order!r}")
-        if channels_order is None:
-            first = is_image_space(space) and is_image_space_channels_first(space)
-            channels_order = "first" if first else "last"
-        axis = 0 if channels_order == "first" else -1
+        _, self.shown_axis, _, axis = StackedObservations.compute_stacking(n_stack, space, channels_order)
         self.space = spaces.Box(
             np.repeat(space.low, n_stack, axis=axis), np.repeat(space.high, n_stack, axis=axis), dtype=space.dtype.type
         )
-        self.shown_axis = 1 if axis == 0 else -1
         self.width = space.shape[axis]
         planes = np.moveaxis(np.empty(self.space.shape, np.bool_), axis, 0).shape
         self.frames, self.spare = (np.zeros((num_envs, *planes), space.dtype) for _ in range(2))
@@ -84,13 +80,34 @@ class StackedObservations:
         for key, part in parts.items():
             where = f" under key {key!r}" if key else ""
             if not isinstance(part, spaces.Box):
-                raise TypeError(f"only Box observations, or a Dict of them, can be stacked; got {part}{where}")
+                raise ArgumentTypeError(f"only Box observations, or a Dict of them, can be stacked; got {part}{where}")
             if not part.shape:
                 raise TypeError(f"a single number cannot be stacked; got {part}{where}: give it the shape (1,)")
             self._stacks[key] = _BoxStack(num_envs, n_stack, part, orders[key])
         stacked: dict[str, Space] = {key: stack.space for key, stack in self._stacks.items()}
         self._is_dict = isinstance(observation_space, spaces.Dict)
         self.stacked_observation_space: Space = spaces.Dict(stacked) if self._is_dict else stacked[""]
+
+    @staticmethod
+    def compute_stacking(
+        n_stack: int, observation_space: spaces.Box, channels_order: str | None = None
+    ) -> tuple[bool, int, tuple[int, ...], int]:
+        """Whether channels are first, the stacked axis of a batch, the stacked shape, and that axis in it.
+
+        >>> StackedObservations.compute_stacking(4, spaces.Box(0, 255, (84, 84, 1), np.uint8))
+        (False, -1, (84, 84, 4), -1)
+        """
+        if channels_order not in (None, "first", "last"):
+            raise ArgumentValueError(
+                f"channels_order must be 'first', 'last' or None (find out), got {channels_order!r}"
+            )
+        first = channels_order == "first"
+        if channels_order is None:
+            first = is_image_space(observation_space) and is_image_space_channels_first(observation_space)
+        axis = 0 if first else -1
+        shape = list(observation_space.shape)
+        shape[axis] *= n_stack
+        return first, 1 if first else -1, tuple(shape), axis
 
     def reset(self, observation: Observation) -> Observation:
         """Start all stacks again, filled up with zeros."""
@@ -152,6 +169,7 @@ class StackedObservations:
         return parts if self._is_dict else parts[""]
 
 
+@stands_for("stable_baselines3.common.vec_env.vec_frame_stack", "VecFrameStack")
 class VecFrameStack(StepTransform):
     """Show the last ``n_stack`` observations along the channel axis, oldest first, zeros before an episode's start.
 
@@ -171,6 +189,8 @@ class VecFrameStack(StepTransform):
 
     def transform(self, step: StepArrays) -> StepArrays:
         return self.stacked_obs.advance(step, self.resets_on_next_step)
+
+    rows_in_state = (("frames",),)
 
     def own_state(self) -> dict[str, Any]:
         return {"frames": self.stacked_obs.state()}

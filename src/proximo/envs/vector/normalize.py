@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,25 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from proximo.data import Array, Observation, StepArrays
+from proximo.data import Array, Observation, Share, StepArrays
+from proximo.distributed import Group
+from proximo.envs.adapters.foreign import without_adapter
 from proximo.envs.vector.normalize_kernels import Kernels, kernels_if_cheap
 from proximo.envs.vector.vec_env import (
     StepTransform,
     VecEnv,
-    VecEnvWrapper,
     copy_observation,
     map_final_observations,
     unwrap_vec_wrapper,
 )
-from proximo.errors import near_matches
+from proximo.errors import ArgumentValueError, ModelFileError, near_matches
+from proximo.files.plain_text import printable
 from proximo.functional.spaces import is_image_space
 from proximo.functional.statistics import RunningMeanStd
+from proximo.other_libraries import counts_as, stands_for
 
 
+@stands_for("stable_baselines3.common.vec_env.vec_normalize", "VecNormalize")
 class VecNormalize(StepTransform):
     """Show observations with mean 0 and variance 1, and rewards divided by the deviation of their discounted sum.
 
@@ -64,6 +68,16 @@ class VecNormalize(StepTransform):
         self.ret_rms = RunningMeanStd(shape=())
         self.returns = np.zeros(self.num_envs)
         self.old_reward: Array = np.array([])
+        self._together: tuple[Group, Sequence[Share]] | None = None
+
+    def share_with(self, group: Group, shares: Sequence[Share]) -> None:
+        """Take in what the environments of all processes show, from here on: each step is an exchange of all.
+
+        The statistics are then those of a single process with all environments, to the last bit. They go on from
+        rank 0's.
+        """
+        self._together = group, shares
+        self.load_state({**group.first(self.state(), "sharing normalisation statistics"), "returns": self.returns})
 
     def _prepare_observations(self) -> None:
         """Check the spaces, make their statistics, and show normalised images as what they are: floats."""
@@ -97,16 +111,22 @@ class VecNormalize(StepTransform):
         observations = self.venv.reset()
         self.old_obs = observations
         self.returns = np.zeros(self.num_envs)
-        return self._take_in_observations(observations)
+        if self._together is None or not self.training:
+            return self._take_in_observations(observations)
+        return self._take_in_together(observations, self.returns, None, learn_returns=False)
 
     def transform(self, step: StepArrays) -> StepArrays:
         self.old_obs, self.old_reward = step.observations, step.rewards
-        observations = self._take_in_observations(step.observations)
-        if self.training:
-            if step.valid is None:
-                self._update_reward(step.rewards)
-            else:
-                self._update_reward(step.rewards, step.valid)
+        if self._together is not None and self.training:
+            self._discount(step.rewards)
+            observations = self._take_in_together(step.observations, self.returns, step.valid)
+        else:
+            observations = self._take_in_observations(step.observations)
+            if self.training:
+                if step.valid is None:
+                    self._update_reward(step.rewards)
+                else:
+                    self._update_reward(step.rewards, step.valid)
         rewards = self.normalize_reward(step.rewards)
         if not step.infos:
             return step._replace(observations=observations, rewards=rewards)
@@ -141,11 +161,39 @@ class VecNormalize(StepTransform):
             statistics.mean, statistics.var, statistics.count = mean, var, count + len(observations)
         return normalised
 
+    def _take_in_together(
+        self, observations: Observation, returns: Array, valid: Array | None, learn_returns: bool = True
+    ) -> Observation:
+        """The same with the rows of all processes' environments; gives this process's rows, normalised."""
+        group, shares = self._together  # type: ignore[misc]
+        total, names = shares[0].total, list(self.obs_rms) if self.norm_obs and isinstance(self.obs_rms, dict) else []
+        parts = [observations[name] for name in names] if names else [observations] if self.norm_obs else []
+        own = [*parts, returns, np.ones(self.num_envs, np.bool_) if valid is None else valid]
+        whole = [np.empty((total, *part.shape[1:]), part.dtype) for part in own]
+        pairs = [(part, target, 0) for part, target in zip(own, whole, strict=True)]
+        group.gather_rows(pairs, shares, "a step's normalisation")
+        *seen, all_returns, all_valid = whole
+        if learn_returns:
+            self._take_in_returns(all_returns if all_valid.all() else all_returns[all_valid])
+        mine = shares[group.rank].rows
+        if not self.norm_obs:
+            return self.normalize_obs(observations)
+        if not names:
+            return self._take_in_observations(seen[0])[mine]  # type: ignore[index]
+        for name, part in zip(names, seen, strict=True):
+            update_statistics(self.obs_rms[name], part)  # type: ignore[index]
+        return self.normalize_obs(observations)
+
     def _update_reward(self, reward: Array, valid: Array | None = None) -> None:
+        self._discount(reward)
+        self._take_in_returns(self.returns if valid is None else self.returns[valid])
+
+    def _discount(self, reward: Array) -> None:
         if not is_finite(reward):
             reward = np.where(np.isfinite(reward), reward, 0.0)
         self.returns = self.returns * self.gamma + reward
-        returns = self.returns if valid is None else self.returns[valid]
+
+    def _take_in_returns(self, returns: Array) -> None:
         statistics, kernels = self.ret_rms, kernels_if_cheap()
         if kernels is None or len(returns) == 0:
             update_statistics(statistics, returns)
@@ -209,34 +257,13 @@ class VecNormalize(StepTransform):
 
     def state(self) -> dict[str, Array]:
         """All statistics as plain arrays: mean, variance and count by name, and the running returns."""
-        return {
-            f"{name}.{part}": np.asarray(getattr(statistics, part), np.float64)
-            for name, statistics in self._statistics().items()
-            for part in ("mean", "var", "count")
-        } | {"returns": self.returns.copy()}
-
-    def has_seen_nothing(self) -> bool:
-        """Whether nothing has been counted yet (counts start at a fraction, against division by zero)."""
-        return all(float(value) < 1.0 for name, value in self.state().items() if name.endswith(".count"))
+        return normalizer_state(self)
 
     def load_state(self, state: Mapping[str, Array | float]) -> None:
         """Take over what :meth:`state` gave; running returns only if the number of environments is the same."""
-        mine = self.state()
-        if state.keys() - {"returns"} != mine.keys() - {"returns"}:
-            raise ValueError(
-                f"normalisation statistics {sorted(state)} do not fit this VecNormalize, which has {sorted(mine)}; "
-                "load them with the observation space and norm_obs settings they were taken with"
-            )
-        for name, statistics in self._statistics().items():
-            mean, var = (np.array(state[f"{name}.{part}"], np.float64) for part in ("mean", "var"))
-            if mean.shape != statistics.mean.shape or var.shape != statistics.var.shape:
-                raise ValueError(
-                    f"{name} has shape {mean.shape}, this VecNormalize's observations have {statistics.mean.shape}"
-                )
-            statistics.mean, statistics.var, statistics.count = mean, var, float(state[f"{name}.count"])
-        returns = np.array(state.get("returns", ()), np.float64)
-        if returns.shape == self.returns.shape:
-            self.returns = returns
+        load_normalizer_state(self, state)
+
+    rows_in_state = (("statistics", "returns"), ("old_reward",), ("old_obs",))
 
     def own_state(self) -> dict[str, Any]:
         latest = {"old_obs": copy_observation(self.old_obs)} if "old_obs" in self.__dict__ else {}
@@ -247,14 +274,6 @@ class VecNormalize(StepTransform):
         self.old_reward = np.array(state["old_reward"])
         if "old_obs" in state:
             self.old_obs = copy_observation(state["old_obs"])
-
-    def _statistics(self) -> dict[str, RunningMeanStd]:
-        """Every running statistic by its name in :meth:`state`."""
-        observations: dict[str, RunningMeanStd] = {}
-        if self.norm_obs:
-            by_key = self.obs_rms if isinstance(self.obs_rms, dict) else {"": self.obs_rms}
-            observations = {f"obs_rms/{key}" if key else "obs_rms": rms for key, rms in by_key.items()}
-        return {**observations, "ret_rms": self.ret_rms}
 
     def save(self, save_path: str | Path) -> None:
         """Write settings and statistics to a safetensors file (plain arrays, nothing pickled), replacing atomically."""
@@ -271,16 +290,22 @@ class VecNormalize(StepTransform):
         from proximo.files.normalizer_file import read_normalizer
 
         settings, state = read_normalizer(Path(load_path))
-        normalised = VecNormalize(venv, **settings)
-        normalised.load_state(state)
+        try:
+            normalised = VecNormalize(venv, **settings)
+            normalised.load_state(state)
+        except (TypeError, ValueError) as error:
+            raise ModelFileError(
+                f"{load_path} does not fit these environments: {printable(str(error), 1000)}"
+            ) from error
         return normalised
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("venv", "returns")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("venv", "returns", "_together")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.venv = None
+        self._together = None
 
     def set_venv(self, venv: VecEnv) -> None:
         """Give an unpickled VecNormalize the environments it normalises."""
@@ -293,6 +318,52 @@ class VecNormalize(StepTransform):
         self.num_envs = venv.num_envs
         self.render_mode = venv.render_mode
         self.returns = np.zeros(self.num_envs)
+
+
+# These read Stable-Baselines3's VecNormalize too, whose attributes have the same names.
+
+
+def normalizer_state(normalizer: Any) -> dict[str, Array]:
+    """All statistics of a ``VecNormalize``, as its :meth:`VecNormalize.state` gives them."""
+    return {
+        f"{name}.{part}": np.asarray(getattr(statistics, part), np.float64)
+        for name, statistics in _statistics(normalizer).items()
+        for part in ("mean", "var", "count")
+    } | {"returns": normalizer.returns.copy()}
+
+
+def has_seen_nothing(normalizer: Any) -> bool:
+    """Whether nothing has been counted yet (counts start at a fraction, against division by zero)."""
+    return all(float(value) < 1.0 for name, value in normalizer_state(normalizer).items() if name.endswith(".count"))
+
+
+def load_normalizer_state(normalizer: Any, state: Mapping[str, Array | float]) -> None:
+    """Give a ``VecNormalize`` what :func:`normalizer_state` took from one."""
+    mine = normalizer_state(normalizer)
+    if state.keys() - {"returns"} != mine.keys() - {"returns"}:
+        raise ValueError(
+            f"normalisation statistics {sorted(state)} do not fit this VecNormalize, which has {sorted(mine)}; "
+            "load them with the observation space and norm_obs settings they were taken with"
+        )
+    for name, statistics in _statistics(normalizer).items():
+        mean, var = (np.array(state[f"{name}.{part}"], np.float64) for part in ("mean", "var"))
+        if mean.shape != statistics.mean.shape or var.shape != statistics.var.shape:
+            raise ValueError(
+                f"{name} has shape {mean.shape}, this VecNormalize's observations have {statistics.mean.shape}"
+            )
+        statistics.mean, statistics.var, statistics.count = mean, var, float(state[f"{name}.count"])
+    returns = np.array(state.get("returns", ()), np.float64)
+    if returns.shape == normalizer.returns.shape:
+        normalizer.returns = returns
+
+
+def _statistics(normalizer: Any) -> dict[str, RunningMeanStd]:
+    """Every running statistic by its name in :func:`normalizer_state`."""
+    observations: dict[str, RunningMeanStd] = {}
+    if normalizer.norm_obs:
+        by_key = normalizer.obs_rms if isinstance(normalizer.obs_rms, dict) else {"": normalizer.obs_rms}
+        observations = {f"obs_rms/{key}" if key else "obs_rms": rms for key, rms in by_key.items()}
+    return {**observations, "ret_rms": normalizer.ret_rms}
 
 
 def is_finite(batch: Array) -> bool:
@@ -327,19 +398,20 @@ def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
 
 def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
     """Copy the statistics of each ``VecNormalize`` around ``env`` to the one in the same place around ``eval_env``."""
-    while isinstance(env, VecEnvWrapper):
-        if not isinstance(eval_env, VecEnvWrapper) or isinstance(env, VecNormalize) != isinstance(
-            eval_env, VecNormalize
-        ):
-            raise ValueError(
-                f"the evaluation environment has {type(eval_env).__name__} where the training environment has "
-                f"{type(env).__name__}; wrap both the same way"
+    layer: Any = without_adapter(env)
+    eval_layer: Any = without_adapter(eval_env)
+    while hasattr(layer, "venv"):
+        normalises = counts_as(layer, VecNormalize)
+        if not hasattr(eval_layer, "venv") or normalises != counts_as(eval_layer, VecNormalize):
+            raise ArgumentValueError(
+                f"the evaluation environment has {type(eval_layer).__name__} where the training environment has "
+                f"{type(layer).__name__}; wrap both the same way"
             )
-        if isinstance(env, VecNormalize) and isinstance(eval_env, VecNormalize):
-            if "obs_rms" in env.__dict__:
-                eval_env.obs_rms = deepcopy(env.obs_rms)
-            eval_env.ret_rms = env.ret_rms.copy()
-        env, eval_env = env.venv, eval_env.venv
+        if normalises:
+            if "obs_rms" in layer.__dict__:
+                eval_layer.obs_rms = deepcopy(layer.obs_rms)
+            eval_layer.ret_rms = layer.ret_rms.copy()
+        layer, eval_layer = layer.venv, eval_layer.venv
 
 
 def _box_of(space: spaces.Dict, key: str) -> spaces.Box:

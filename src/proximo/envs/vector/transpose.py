@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from proximo.data import Array, Observation, StepArrays
 from proximo.envs.vector.vec_env import StepTransform, VecEnv, map_final_observations
+from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import (
     Space,
     is_image_space,
@@ -15,8 +16,10 @@ from proximo.functional.spaces import (
     transpose_image,
     transpose_image_space,
 )
+from proximo.other_libraries import stands_for
 
 
+@stands_for("stable_baselines3.common.vec_env.vec_transpose", "VecTransposeImage")
 class VecTransposeImage(StepTransform):
     """Show channels-last images, alone or in a ``Dict``, channels-first, as PyTorch's convolutions want them.
 
@@ -26,7 +29,7 @@ class VecTransposeImage(StepTransform):
     def __init__(self, venv: VecEnv, skip: bool = False) -> None:
         space = venv.observation_space
         if not isinstance(space, spaces.Dict) and not is_image_space(space):
-            raise ValueError(f"VecTransposeImage needs image observations or a Dict with some, got {space}")
+            raise ArgumentValueError(f"VecTransposeImage needs image observations or a Dict with some, got {space}")
         self.skip = skip
         self.image_space_keys: list[str] = []
         if skip:
@@ -42,7 +45,7 @@ class VecTransposeImage(StepTransform):
     def transpose_space(observation_space: spaces.Box, key: str = "") -> spaces.Box:
         if not is_image_space(observation_space) or is_image_space_channels_first(observation_space):
             where = f" under key {key!r}" if key else ""
-            raise ValueError(f"expected a channels-last image space{where}, got {observation_space}")
+            raise ArgumentValueError(f"expected a channels-last image space{where}, got {observation_space}")
         return transpose_image_space(observation_space)
 
     @staticmethod
@@ -68,6 +71,8 @@ class VecTransposeImage(StepTransform):
             observations=self.transpose_observations(step.observations),
             final_observations=map_final_observations(step, self.transpose_observations),
         )
+
+    rows_in_state = ()
 
     def own_state(self) -> dict[str, Any]:
         return {}

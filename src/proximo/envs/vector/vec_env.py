@@ -17,7 +17,9 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, TypeAlias, TypeVar
+from functools import reduce
+from operator import getitem
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium as gym
@@ -26,10 +28,11 @@ import numpy as np
 from proximo.data import Array, Info, Observation, StepArrays
 from proximo.envs.rendering import show_image, tile_images
 from proximo.envs.state.capture import no_state
-from proximo.envs.state.plain import plain_copy
+from proximo.envs.state.plain import join_rows, plain_copy, take_rows
 from proximo.errors import EnvironmentStateError
 from proximo.functional.actions import mask_rows
 from proximo.functional.spaces import Space
+from proximo.other_libraries import counts_as, stands_for
 
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
 VecEnvObs: TypeAlias = Observation
@@ -89,6 +92,7 @@ def copy_observation(observation: Observation) -> Observation:
     return observation.copy(order="K")
 
 
+@stands_for("stable_baselines3.common.vec_env.base_vec_env", "VecEnv")
 class VecEnv(ABC):
     """Several environments of equal spaces that step together and reset themselves at the end of an episode.
 
@@ -282,6 +286,17 @@ class VecEnv(ABC):
         self._options = deepcopy(state["options"])
         self.reset_infos = deepcopy(state["reset_infos"])
 
+    def join_states(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The states of vector environments like this one in several processes, as that of one with all of them."""
+        raise EnvironmentStateError(
+            f"the states of {_class_name(self)} in several processes cannot be joined to that of one; use DummyVecEnv "
+            "or SubprocVecEnv, or resume in boundary mode"
+        )
+
+    def part_of_state(self, state: Mapping[str, Any], rows: slice) -> dict[str, Any]:
+        """The state of some of the environments, of what :meth:`join_states` gave; the reverse of that."""
+        raise EnvironmentStateError(f"the state of {_class_name(self)} cannot be shared out to several processes")
+
     def environment_states(self) -> list[Any]:
         """The state of every environment."""
         raise no_state(self)
@@ -344,12 +359,16 @@ class ForwardsToInner:
         return self.venv.env_is_wrapped(wrapper_class, indices=indices)
 
 
+@stands_for("stable_baselines3.common.vec_env.base_vec_env", "VecEnvWrapper")
 class VecEnvWrapper(ForwardsToInner, VecEnv):
     """A vector environment around another; what it does not define comes from the inner one.
 
     Override ``reset`` and ``step_wait`` as in Stable-Baselines3, or, to stay on the quick path, derive from
     :class:`StepTransform` instead.
     """
+
+    rows_in_state: ClassVar[tuple[tuple[str, ...], ...] | None] = None
+    """Where :meth:`own_state` has a row for each environment (keys, from the outermost): needed by many processes."""
 
     def __init__(self, venv: VecEnv, observation_space: Space | None = None, action_space: Space | None = None) -> None:
         if not isinstance(venv, VecEnv):
@@ -380,13 +399,15 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
     @abstractmethod
     def step_wait(self) -> VecEnvStepReturn: ...
 
+    # a subclass with a constructor of its own may hold something that is no VecEnv, as SuperSuit's does
+
     @property
     def resets_on_next_step(self) -> bool:
-        return self.venv.resets_on_next_step
+        return bool(getattr(self.venv, "resets_on_next_step", False))
 
     @property
     def has_workers(self) -> bool:
-        return self.venv.has_workers
+        return bool(getattr(self.venv, "has_workers", False))
 
     def render(self, mode: str | None = None) -> Array | None:
         return self.venv.render(mode)
@@ -418,6 +439,27 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
         self.venv.set_state(state["inner"])
         if state["own"]:
             self.set_own_state(state["own"])
+
+    def join_states(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        own = deepcopy(states[0]["own"])
+        for path in self._paths_to_rows(own):
+            _put(own, path, join_rows([_at(state["own"], path) for state in states]))
+        inner = self.venv.join_states([state["inner"] for state in states])
+        return {"wrapper": states[0]["wrapper"], "own": own, "inner": inner}
+
+    def part_of_state(self, state: Mapping[str, Any], rows: slice) -> dict[str, Any]:
+        own = deepcopy(state["own"])
+        for path in self._paths_to_rows(own):
+            _put(own, path, take_rows(_at(own, path), rows))
+        return {"wrapper": state["wrapper"], "own": own, "inner": self.venv.part_of_state(state["inner"], rows)}
+
+    def _paths_to_rows(self, own: Mapping[str, Any]) -> list[tuple[str, ...]]:
+        if own and self.rows_in_state is None:
+            raise EnvironmentStateError(
+                f"{_class_name(self)} does not say what of its state belongs to single environments, which several "
+                "processes must know; name that in rows_in_state, such as (('frames',),), or () if there is none"
+            )
+        return [path for path in self.rows_in_state or () if path[0] in own]
 
     def has_state(self) -> bool:
         return self._gives_state() and self.venv.has_state()
@@ -487,10 +529,11 @@ class CloudpickleWrapper:
 
 def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperType]) -> WrapperType | None:
     """The outermost wrapper of that class around ``env``, or None."""
-    while isinstance(env, VecEnvWrapper):
-        if isinstance(env, vec_wrapper_class):
-            return env
-        env = env.venv
+    layer: Any = env
+    while (inner := getattr(layer, "venv", None)) is not None:  # also through those of Stable-Baselines3
+        if counts_as(layer, vec_wrapper_class):
+            return layer
+        layer = inner
     return None
 
 
@@ -503,6 +546,14 @@ def _plain_info(info: Info) -> Any:
         return plain_copy(info, "info")
     except EnvironmentStateError:  # it only tells of the past
         return {}
+
+
+def _at(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    return reduce(getitem, path, tree)
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    _at(tree, path[:-1])[path[-1]] = value
 
 
 def _class_name(thing: object) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from proximo.data import Array, Info, Observation, StepArrays
 from proximo.envs.vector.vec_env import StepTransform, VecEnv
 from proximo.envs.wrappers.monitor import Monitor, ResultsWriter
+from proximo.other_libraries import stands_for
 
 
 class EpisodeTotals:
@@ -61,6 +62,7 @@ class EpisodeTotals:
         return episode
 
 
+@stands_for("stable_baselines3.common.vec_env.vec_monitor", "VecMonitor")
 class VecMonitor(StepTransform):
     """What :class:`Monitor` does, one level up: ``infos[i]["episode"]`` at each end, and a CSV file if asked."""
 
@@ -104,6 +106,8 @@ class VecMonitor(StepTransform):
             if self.results_writer is not None:
                 self.results_writer.write_row(episode)
         return step
+
+    rows_in_state = (("totals", "returns"), ("totals", "lengths"))
 
     def own_state(self) -> dict[str, Any]:
         state = {"totals": self.totals.state(), "episode_count": self.episode_count}

@@ -12,8 +12,11 @@ import numpy as np
 from proximo.data import Array, Observation, StepArrays
 from proximo.envs.rendering import write_video
 from proximo.envs.vector.vec_env import StepTransform, VecEnv
+from proximo.errors import ArgumentValueError
+from proximo.other_libraries import stands_for
 
 
+@stands_for("stable_baselines3.common.vec_env.vec_video_recorder", "VecVideoRecorder")
 class VecVideoRecorder(StepTransform):
     """Record ``video_length`` steps whenever ``record_video_trigger(step)`` says so, counting vector steps.
 
@@ -34,7 +37,9 @@ class VecVideoRecorder(StepTransform):
     ) -> None:
         super().__init__(venv)
         if self.render_mode != "rgb_array":
-            raise ValueError(f"filming needs environments made with render_mode='rgb_array', not {self.render_mode!r}")
+            raise ArgumentValueError(
+                f"filming needs environments made with render_mode='rgb_array', not {self.render_mode!r}"
+            )
         self.frames_per_sec = float(self._environment_metadata().get("render_fps", 30))
         self.video_folder = str(Path(video_folder).absolute())
         self.record_video_trigger = record_video_trigger
@@ -88,6 +93,8 @@ class VecVideoRecorder(StepTransform):
         if frames:
             Path(self.video_folder).mkdir(parents=True, exist_ok=True)
             self.video_path = str(write_video(self.video_path, frames, self.frames_per_sec))
+
+    rows_in_state = ()
 
     def own_state(self) -> dict[str, Any]:
         """The step count; a film under way is not part of it."""

@@ -20,6 +20,7 @@ from proximo.envs.workers.supervision import RestartPolicy, WorkerDiedError, sum
 from proximo.envs.workers.worker import NOBODY, STEP, STEP_WITH_INFOS, Call, Opening, StepExtras
 from proximo.envs.workers.worker_pool import WorkerPool
 from proximo.errors import EnvironmentStateError, EnvWorkerError
+from proximo.other_libraries import stands_for
 
 __all__ = ["FAILURE_KEY", "SubprocVecEnv", "WorkerDiedError"]
 
@@ -27,6 +28,7 @@ FAILURE_KEY = "env_failure"
 """Info key, with the cause, where an environment failed and was made again."""
 
 
+@stands_for("stable_baselines3.common.vec_env.subproc_vec_env", "SubprocVecEnv")
 class SubprocVecEnv(BufferedVecEnv):
     """Step the environments in worker processes, ``envs_per_worker`` in each (by default spread over the cores).
 

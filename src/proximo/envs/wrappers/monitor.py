@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ import numpy as np
 
 from proximo.data import Array, Info
 from proximo.errors import MissingExtraError, ProximoError
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import parse_json, printable
 
 if TYPE_CHECKING:
     import pandas
@@ -216,6 +219,9 @@ class ResultsWriter:
         self.file_handler.close()
 
 
+MAX_HEADER, MAX_COLUMNS = 2**16, 256
+
+
 def get_monitor_files(path: str | Path) -> list[str]:
     """The monitor files directly in a folder."""
     return [str(file) for file in sorted(Path(path).glob(f"*{Monitor.EXT}"))]
@@ -233,11 +239,12 @@ def load_results(path: str | Path) -> pandas.DataFrame:
         raise LoadMonitorResultsError(f"no files named *{Monitor.EXT} in {path}; train with a monitor_dir first")
     starts, tables = [], []
     for name in files:
-        with open(name) as file:
-            start = _read_header(name, file.readline())["t_start"]
-            table = pandas.read_csv(file, index_col=None)
+        try:
+            start, table = _read_file(Path(name))
+            table["t"] += start
+        except (csv.Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise LoadMonitorResultsError(f"{name} is not a monitor file: {printable(str(error))}") from error
         starts.append(start)
-        table["t"] += start
         tables.append(table)
     tables = [table for table in tables if not table.empty]
     if not tables:
@@ -247,12 +254,20 @@ def load_results(path: str | Path) -> pandas.DataFrame:
     return episodes
 
 
-def _read_header(name: str, first_line: str) -> dict[str, Any]:
-    try:
+def _read_file(path: Path) -> tuple[float, pandas.DataFrame]:
+    """When the file was begun, and its episodes."""
+    import pandas
+
+    with path.open(encoding="utf-8", newline="") as file:
+        first_line = file.readline(MAX_HEADER + 1)
         if not first_line.startswith("#"):
             raise ValueError("the first line does not start with '#'")
-        header = json.loads(first_line[1:])
-        float(header["t_start"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise LoadMonitorResultsError(f"{name} is not a monitor file: {error!r}") from error
-    return dict(header)
+        header = parse_json(first_line[1:].encode(), Budgets(), "its header", strict=False)
+        start = header.get("t_start") if isinstance(header, dict) else None
+        if not isinstance(start, int | float) or not math.isfinite(start):
+            raise ValueError("its header has no time t_start")
+        place, columns = file.tell(), next(csv.reader([file.readline(MAX_HEADER + 1)]), [])
+        if len(columns) > MAX_COLUMNS or any(len(row) > len(columns) for row in csv.reader(file)):
+            raise ValueError(f"it has more than {MAX_COLUMNS} columns, or rows longer than its columns")
+        file.seek(place)
+        return float(start), pandas.read_csv(file, index_col=None)

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch import distributions as torch_distributions
 
+from proximo.errors import ArgumentTypeError
 from proximo.functional.spaces import Space, get_action_dim
 from proximo.networks.distributions.base import Distribution as Distribution
 from proximo.networks.distributions.base import sum_independent_dims as sum_independent_dims
@@ -62,7 +63,7 @@ def make_proba_distribution(
 def kl_divergence(dist_true: Distribution, dist_pred: Distribution) -> Tensor:
     """KL(true ‖ predicted) for two distributions of one kind; parts of MultiDiscrete and hybrid actions add up."""
     if type(dist_true) is not type(dist_pred):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"KL divergence needs two distributions of one kind, got {type(dist_true).__name__} "
             f"and {type(dist_pred).__name__}"
         )

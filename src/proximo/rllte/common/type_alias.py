@@ -23,8 +23,6 @@ VanillaRolloutBatch = DictRolloutBatch = RolloutBatch
 RolloutStorageType = VanillaRolloutStorage
 OnPolicyType = BasePolicy
 
-__path__: list[str] = []  # as of a package: only then does Python's import show what __getattr__ explains
-
 
 def __getattr__(name: str) -> Any:
     raise absent(__name__, name)

@@ -55,8 +55,5 @@ def linear_lr_scheduler(optimizer: torch.optim.Optimizer, steps: int, total_num_
         group["lr"] = rate
 
 
-__path__: list[str] = []  # as of a package: only then does Python's import show what __getattr__ explains
-
-
 def __getattr__(name: str) -> Any:
     raise absent(__name__, name)

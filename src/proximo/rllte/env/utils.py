@@ -20,8 +20,5 @@ class Gymnasium2Torch(TorchVecEnv):
         super().__init__(env, device)
 
 
-__path__: list[str] = []  # as of a package: only then does Python's import show what __getattr__ explains
-
-
 def __getattr__(name: str) -> Any:
     raise absent(__name__, name)

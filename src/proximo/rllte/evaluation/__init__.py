@@ -3,7 +3,7 @@
 from typing import Any
 
 from proximo.analysis.aggregates import min_max_normalize as min_max_normalize
-from proximo.analysis.comparison import Comparison as Comparison
+from proximo.analysis.performance import Comparison as Comparison
 from proximo.analysis.performance import Performance as Performance
 from proximo.analysis.styled_plots import plot_interval_estimates as plot_interval_estimates
 from proximo.analysis.styled_plots import plot_performance_profile as plot_performance_profile

@@ -1,5 +1,6 @@
 """Callbacks."""
 
+from proximo.other_libraries import names_from
 from proximo.training.callbacks import BaseCallback as BaseCallback
 from proximo.training.callbacks import CallbackList as CallbackList
 from proximo.training.callbacks import CheckpointCallback as CheckpointCallback
@@ -12,3 +13,5 @@ from proximo.training.callbacks import ProgressBarCallback as ProgressBarCallbac
 from proximo.training.callbacks import StopTrainingOnMaxEpisodes as StopTrainingOnMaxEpisodes
 from proximo.training.callbacks import StopTrainingOnNoModelImprovement as StopTrainingOnNoModelImprovement
 from proximo.training.callbacks import StopTrainingOnRewardThreshold as StopTrainingOnRewardThreshold
+
+__getattr__ = names_from(__name__, {"tqdm": "tqdm.rich"})  # which RL Zoo takes from here

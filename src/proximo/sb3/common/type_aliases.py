@@ -12,6 +12,7 @@ from proximo.analysis.evaluation import Predictor
 from proximo.data import Array, Minibatch, TensorObservation
 from proximo.data import Schedule as Schedule
 from proximo.envs import VecEnv
+from proximo.other_libraries import names_from
 from proximo.training.callbacks import BaseCallback
 
 GymEnv: TypeAlias = gym.Env[Any, Any] | VecEnv
@@ -27,3 +28,6 @@ PyTorchObs: TypeAlias = TensorObservation
 RolloutBufferSamples: TypeAlias = Minibatch
 DictRolloutBufferSamples: TypeAlias = Minibatch
 PolicyPredictor: TypeAlias = Predictor
+
+_OFF_POLICY = ("DictReplayBufferSamples", "ReplayBufferSamples", "RolloutReturn", "TrainFreq", "TrainFrequencyUnit")
+__getattr__ = names_from(__name__, dict.fromkeys(_OFF_POLICY, "stable_baselines3.common.type_aliases"))

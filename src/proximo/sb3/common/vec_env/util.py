@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from proximo.data import Array, Observation
 from proximo.envs.vector.vec_env import VecEnvObs
+from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import Space, check_for_nested_spaces
 
 __all__ = ["VecEnvObs", "dict_to_obs", "obs_space_info"]
@@ -36,7 +37,7 @@ def dict_to_obs(obs_space: Space, obs_dict: dict[Any, Array]) -> Observation | t
     """The observation of a space from its parts under the keys of :func:`obs_space_info`."""
     expected = obs_space_info(obs_space)[0]
     if obs_dict.keys() != set(expected):
-        raise ValueError(f"got parts {list(obs_dict)} for {obs_space}, expected {expected}")
+        raise ArgumentValueError(f"got parts {list(obs_dict)} for {obs_space}, expected {expected}")
     match obs_space:
         case spaces.Dict():
             return obs_dict

@@ -1,0 +1,214 @@
+"""Measure one and more processes that train together, beside the raw speed of the environments; model many of them.
+
+python -m benchmarks.scaling                      # about ten minutes; writes results/scaling.{json,md,png}
+python -m benchmarks.scaling --steps 512 --works CartPole-v1 --results DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.machine import describe_machine
+from benchmarks.run import RESULTS, as_markdown, show
+from benchmarks.works import ZOO_ATARI, ZOO_CARTPOLE
+
+NEEDED = {"HalfCheetah-v5": 1.6}  # times one process
+PROCESSES = (1, 2)
+MODELLED = (2, 4, 8, 16, 32, 64, 128, 256)
+NETWORKS = {"1 Gbit/s": 1e9 / 8, "10 Gbit/s": 1e10 / 8, "100 Gbit/s": 1e11 / 8}  # bytes per second
+LATENCY = 50e-6  # seconds per message between two machines
+
+
+@dataclass(frozen=True)
+class Work:
+    env_id: str
+    n_envs: int
+    steps: int
+    policy: str = "MlpPolicy"
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+WORKS = {
+    work.env_id: work
+    for work in (
+        Work("HalfCheetah-v5", 16, 131_072, arguments={"n_steps": 512, "batch_size": 256}),
+        Work("HalfCheetahBulletEnv-v0", 16, 65_536, arguments={"n_steps": 512, "batch_size": 256}),
+        Work("PongNoFrameskip-v4", 8, 8_192, "CnnPolicy", ZOO_ATARI),
+        Work("CartPole-v1", 16, 262_144, arguments={**ZOO_CARTPOLE, "n_steps": 128}),
+    )
+}
+
+
+def make_envs(work: Work, count: int) -> Any:
+    from proximo.envs import VecFrameStack, make_atari_env, make_vec_env
+
+    if work.policy == "CnnPolicy":
+        return VecFrameStack(make_atari_env(work.env_id, count, seed=0), 4)
+    return make_vec_env(work.env_id, count, seed=0)
+
+
+def step_raw(work: Work, count: int, steps: int) -> float:
+    """Steps per second of ``count`` environments with random actions, and nothing else."""
+    env = make_envs(work, count)
+    env.reset()
+    actions = [[env.action_space.sample() for _ in range(count)] for _ in range(64)]
+    vector_steps = max(64, steps // count // 4)
+    start = time.perf_counter()
+    for index in range(vector_steps):
+        env.step_arrays(actions[index % 64])
+    return vector_steps * count / (time.perf_counter() - start)
+
+
+def be_worker(work: Work, steps: int, out: Path) -> None:
+    """One process of a launch: raw speed first, then a training; rank 0 writes what all did."""
+    from proximo import PPO
+
+    count = work.n_envs // int(os.environ.get("WORLD_SIZE", 1))
+    raw = step_raw(work, count, steps)
+    model = PPO(work.policy, make_envs(work, count), seed=0, device="cpu", **work.arguments)
+    model.learn(model.n_steps * work.n_envs)  # compiles kernels where nothing is cached
+    group = model.runtime.group
+    before = (0, 0) if group is None else (group.messages, group.bytes)
+    seconds = {"collecting": 0.0, "updating": 0.0}
+    _time_calls(model, "collect_rollouts", seconds, "collecting")
+    _time_calls(model, "train", seconds, "updating")
+    start = time.perf_counter()
+    model.learn(steps)
+    elapsed = time.perf_counter() - start
+    raws = [raw] if group is None else group.gather(raw, "the end of the benchmark")
+    if model.rank != 0:
+        return
+    iterations = model.num_timesteps // (model.n_steps * work.n_envs)
+    after = before if group is None else (group.messages, group.bytes)
+    found = {
+        "steps_per_second": model.num_timesteps / elapsed,
+        "raw_steps_per_second": sum(raws),
+        "iterations": iterations,
+        "steps_per_iteration": model.n_steps * work.n_envs,
+        "messages_per_iteration": (after[0] - before[0]) / iterations,
+        "bytes_per_iteration": (after[1] - before[1]) / iterations,
+        "backend": model.backend,
+        **{f"{name}_per_iteration": value / iterations for name, value in seconds.items()},
+    }
+    out.write_text(json.dumps(found))
+
+
+def _time_calls(model: Any, name: str, seconds: dict[str, float], key: str) -> None:
+    method = getattr(model, name)
+
+    def timed(*arguments: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return method(*arguments)
+        finally:
+            seconds[key] += time.perf_counter() - start
+
+    setattr(model, name, timed)
+
+
+def measure(work: Work, processes: int, steps: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "found.json"
+        own = ["-m", "benchmarks.scaling", "--worker", work.env_id, "--steps", str(steps), "--out", str(out)]
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        command = [sys.executable, *(launcher if processes > 1 else []), *own]
+        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        return json.loads(out.read_text())
+
+
+def modelled(one: dict[str, Any], two: dict[str, Any], processes: int, bandwidth: float) -> float:
+    """Steps per second of ``processes`` machines with a core each.
+
+    Stepping is shared out; so is the update where it is sharded, and not where every process makes all of it. An
+    exchange passes each process's bytes on from neighbour to neighbour: P − 1 times latency and bytes / P.
+    """
+    sharded = two["backend"] != "fused"
+    collecting = one["collecting_per_iteration"] / processes
+    updating = one["updating_per_iteration"] / (processes if sharded else 1)
+    per_message = 2 * two["bytes_per_iteration"] / two["messages_per_iteration"]  # of all processes together
+    exchange = (processes - 1) * (LATENCY + per_message / processes / bandwidth)
+    return one["steps_per_iteration"] / (collecting + updating + two["messages_per_iteration"] * exchange)
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(results), figsize=(4 * len(results), 3.2), squeeze=False)
+    for axis, (name, found) in zip(axes[0], results.items(), strict=True):
+        for network, bandwidth in NETWORKS.items():
+            speeds = [modelled(found["1"], found["2"], count, bandwidth) for count in MODELLED]
+            axis.plot(MODELLED, speeds, label=network)
+        axis.plot(PROCESSES, [found[str(count)]["steps_per_second"] for count in PROCESSES], "ko", label="measured")
+        axis.set(title=name, xlabel="processes", xscale="log", yscale="log")
+    axes[0][0].set_ylabel("steps per second")
+    axes[0][0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worker")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--works", nargs="+", choices=list(WORKS), default=list(WORKS))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    words = parser.parse_args()
+    if words.worker:
+        be_worker(WORKS[words.worker], words.steps, words.out)
+        return
+    results = {
+        name: {str(count): measure(WORKS[name], count, words.steps or WORKS[name].steps) for count in PROCESSES}
+        for name in words.works
+    }
+    rows = [["work", "raw", "one process", "two", "times", "needed", "messages", "kB per iteration"]]
+    for name, found in results.items():
+        one, two = found["1"], found["2"]
+        rows.append(
+            [
+                f"{name}, {WORKS[name].n_envs} envs, {two['backend'].partition(':')[0]}",
+                f"{two['raw_steps_per_second']:,.0f}",
+                f"{one['steps_per_second']:,.0f}",
+                f"{two['steps_per_second']:,.0f}",
+                f"{two['steps_per_second'] / one['steps_per_second']:.2f}",
+                f"{NEEDED[name]}" if name in NEEDED else "",
+                f"{two['messages_per_iteration']:.0f}",
+                f"{two['bytes_per_iteration'] / 1000:,.0f}",
+            ]
+        )
+    show(Console(), "steps per second of one and two processes that train together", rows)
+    machine = describe_machine()
+    words.results.mkdir(parents=True, exist_ok=True)
+    (words.results / "scaling.json").write_text(json.dumps({"machine": machine, "works": results}, indent=2) + "\n")
+    draw(results, words.results / "scaling.png")
+    described = ", ".join(f"{name} {value}" for name, value in machine.items())
+    (words.results / "scaling.md").write_text(f"""# Processes that train together
+
+Steps per second; `raw` is the environments alone, with random actions, in two processes. Messages and bytes are those
+of one of the two processes.
+
+{as_markdown(rows)}
+
+![modelled](scaling.png)
+
+The picture shows a model: stepping is shared out, the update too where it is sharded, and each message travels from
+neighbour to neighbour with {1e6 * LATENCY:.0f} µs and the network's bandwidth.
+
+Measured with `python -m benchmarks.scaling` on: {described}.
+""")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The rollouts of processes that train together: what they agree on, and how all of them come to hold all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from proximo.data import Array, Info, Observation, RNNStates, Rollout, Share
+from proximo.distributed import Group
+
+WHAT = "the end of the rollout"
+
+
+class EpisodeEnd(NamedTuple):
+    """An episode that ended in a rollout: where, and what its info said."""
+
+    step: int
+    environment: int  # of all
+    episode: Info | None
+    success: Any
+
+
+class Summary(NamedTuple):
+    """What a process tells the others of its rollout, beside the rows themselves."""
+
+    stopped_at: int | None  # step after which a callback asked for the end of the training
+    has_valid: bool
+    truncated: dict[int, int]  # step → environments whose episode a time limit cut there
+    ends: list[EpisodeEnd]
+
+
+class RolloutExchange:
+    """Knows which environments are whose; every method is one that all processes must call."""
+
+    def __init__(self, group: Group, shares: Sequence[Share]) -> None:
+        self.group, self.shares = group, shares
+        self.share = shares[group.rank]
+        self.summaries: list[Summary] = []
+
+    def summarize(self, own: Summary) -> Summary:
+        """All processes' summaries as one: what a single process with all environments would have seen."""
+        self.summaries = self.group.gather(own, WHAT)
+        stops = [found.stopped_at for found in self.summaries if found.stopped_at is not None]
+        stopped_at = min(stops, default=None)
+        ends = sorted(
+            (end for found in self.summaries for end in found.ends if stopped_at is None or end.step < stopped_at),
+            key=lambda end: (end.step, end.environment),
+        )
+        return Summary(stopped_at, any(found.has_valid for found in self.summaries), {}, ends)
+
+    def share_of_truncated(self, step: int) -> Share:
+        """Which of all episodes that a time limit cut in a step are this process's."""
+        counts = [found.truncated.get(step, 0) for found in self.summaries]
+        rank = self.group.rank
+        return Share(sum(counts[:rank]), counts[rank], sum(counts))
+
+    def gather_rollout(self, own: Rollout, whole: Rollout, has_valid: bool) -> None:
+        """Bring the rows of all processes into ``whole``, by their environments."""
+        names = ("actions", "rewards", "values", "log_probs", "episode_starts", "terminated", "truncated")
+        pairs = [(getattr(own, name), getattr(whole, name), 1) for name in (*names, "bootstrap_values")]
+        pairs += [(part, target, 1) for part, target in _parts(own.observations, whole.observations)]
+        pairs.append((own.last_values, whole.last_values, 0))
+        if own.own_stream is not None and whole.own_stream is not None:
+            pairs.append((own.own_stream.values, whole.own_stream.values, 1))
+            pairs.append((own.own_stream.last_values, whole.own_stream.last_values, 0))
+        if has_valid:
+            valid = np.ones(own.rewards.shape, np.bool_) if own.valid is None else own.valid
+            whole.valid = np.empty(whole.rewards.shape, np.bool_)
+            pairs.append((valid, whole.valid, 1))
+        if own.action_masks is not None:
+            whole.action_masks = np.empty((*whole.rewards.shape, own.action_masks.shape[-1]), np.bool_)
+            pairs.append((own.action_masks, whole.action_masks, 1))
+        states = [] if own.states is None else [part.cpu().numpy() for part in own.states.parts()]
+        targets = [np.empty((*part.shape[:2], self.share.total, part.shape[3]), part.dtype) for part in states]
+        self._gather(pairs + [(part, target, 2) for part, target in zip(states, targets, strict=True)])
+        if own.states is not None:
+            device = own.states.parts()[0].device
+            tensors = [torch.from_numpy(target).to(device) for target in targets]
+            memory = len(own.states.pi)
+            whole.states = RNNStates(tuple(tensors[:memory]), tuple(tensors[memory:]))
+        whole.sequence_length = own.sequence_length
+
+    def share_valid(self, rollout: Rollout, may_be_new: bool) -> None:
+        """Tell all which rows train, where each process learns from its own; nothing is sent where all rows do."""
+        rollout.valid_of_all = None
+        if may_be_new or any(found.has_valid for found in self.summaries):
+            valid = np.ones(rollout.rewards.shape, np.bool_) if rollout.valid is None else rollout.valid
+            rollout.valid_of_all = self.gather_columns(valid)
+
+    def gather_rows(self, own: Observation) -> Observation:
+        """All processes' [env, …] rows."""
+        if isinstance(own, dict):
+            whole: Observation = {key: self._of_all(part, 0) for key, part in own.items()}
+        else:
+            whole = self._of_all(own, 0)
+        self._gather([(part, target, 0) for part, target in _parts(own, whole)])
+        return whole
+
+    def gather_columns(self, own: Array) -> Array:
+        """All processes' [time, env, …] columns."""
+        whole = self._of_all(own, 1)
+        self._gather([(own, whole, 1)])
+        return whole
+
+    def _of_all(self, own: Array, axis: int) -> Array:
+        return np.empty((*own.shape[:axis], self.share.total, *own.shape[axis + 1 :]), own.dtype)
+
+    def _gather(self, pairs: Sequence[tuple[Array, Array, int]]) -> None:
+        self.group.gather_rows(pairs, self.shares, WHAT)
+
+
+def _parts(own: Observation, whole: Observation) -> list[tuple[Array, Array]]:
+    if isinstance(own, dict):
+        return [(part, whole[key]) for key, part in own.items()]
+    return [(own, whole)]  # type: ignore[list-item]

@@ -1,0 +1,58 @@
+"""P processes with n environments each are the training of one process with P · n: to the last bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from launching import launch
+from trainings import train, train_all
+
+CASES: list[tuple[str, tuple[int, ...], int, dict[str, Any]]] = [
+    ("discrete", (3, 5), 600, {}),
+    ("discrete", (2, 2), 300, {}),
+    ("discrete", (1, 3), 300, {}),
+    ("box", (3, 5), 600, {}),
+    ("normalized", (3, 5), 600, {}),
+    ("target_kl", (4, 4), 800, {}),
+    ("sde", (3, 3), 450, {}),
+    ("masks", (3, 5), 600, {}),
+    ("rnd", (3, 5), 600, {}),
+    ("a2c", (3, 5), 300, {}),
+    ("ppg", (3, 5), 600, {}),
+]
+NAMES = [f"{name}-{'+'.join(map(str, counts))}" for name, counts, _, _ in CASES]
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    return launch(train_all, CASES, folder=tmp_path_factory.mktemp("gathered"))
+
+
+def assert_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name in ("steps", "episodes", "successes", "generator", "n_envs", "backend"):
+        assert found[name] == expected[name], name
+    for name in ("weights", "moments"):
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    for name, value in expected["statistics"].items():
+        np.testing.assert_array_equal(found["statistics"][name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("index", range(len(CASES)), ids=NAMES)
+def test_bit_equal_to_one_process(together, index):
+    name, counts, steps, changes = CASES[index]
+    alone = train(name, counts, steps, **changes)
+    assert alone["backend"] == "fused"
+    for rank in range(2):
+        assert_equal(together[rank][index], alone)
+        np.testing.assert_equal(together[rank][index]["metrics"], alone["metrics"])
+
+
+def test_cases_reach_what_they_are_for(together):
+    by_name = dict(zip(NAMES, together[0], strict=True))
+    assert by_name["discrete-3+5"]["n_envs"] == 8
+    assert any(length == 9 for _, length in by_name["discrete-3+5"]["episodes"])  # truncated
+    assert any(length < 9 for _, length in by_name["discrete-3+5"]["episodes"])
+    epochs = by_name["target_kl-4+4"]["metrics"]["train/n_updates"]
+    assert epochs < 6 * 5  # five rollouts, of which some ended early

@@ -1,0 +1,138 @@
+"""Two hosts: network namespaces joined by a virtual cable, which may be bad, or cut."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_commands import SHORT, TRAIN, assert_same_run, only_run, run
+
+pytestmark = pytest.mark.slow
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+
+
+def ip(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["ip", *words], capture_output=True, text=True)
+
+
+class Hosts:
+    """Two namespaces with an interface each."""
+
+    def __init__(self) -> None:
+        number = os.getpid() % 10_000
+        self.names = [f"proximo-{side}-{number}" for side in "ab"]
+        self.links = [f"px{side}{number}" for side in "ab"]
+
+    def make(self) -> str | None:
+        """Make them; returns why they cannot be made."""
+        if os.geteuid() != 0 or shutil.which("ip") is None:
+            return "network namespaces need root and iproute2"
+        commands = [("netns", "add", name) for name in self.names]
+        commands.append(("link", "add", self.links[0], "type", "veth", "peer", "name", self.links[1]))
+        for name, link, address in zip(self.names, self.links, ADDRESSES, strict=True):
+            commands.append(("link", "set", link, "netns", name))
+            commands.append(("-n", name, "addr", "add", f"{address}/24", "dev", link))
+            commands.append(("-n", name, "link", "set", link, "up"))
+            commands.append(("-n", name, "link", "set", "lo", "up"))
+        for words in commands:
+            if (done := ip(*words)).returncode:
+                return f"ip {' '.join(words)}: {done.stderr.strip()}"
+        return None
+
+    def remove(self) -> None:
+        for name in self.names:
+            ip("netns", "delete", name)
+
+    def disturb(self, *words: str) -> str | None:
+        """Let ``tc netem`` spoil the cable; returns why it cannot."""
+        for name, link in zip(self.names, self.links, strict=True):
+            command = ["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", link, "root", "netem", *words]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                return done.stderr.strip()
+        return None
+
+    def cut(self) -> None:
+        ip("-n", self.names[0], "link", "set", self.links[0], "down")
+
+    def start(self, side: int, *words: str, **variables: str) -> subprocess.Popen[str]:
+        own = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": self.links[side]}
+        return subprocess.Popen(
+            ["ip", "netns", "exec", self.names[side], sys.executable, *words],
+            env={**os.environ, **own, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    made = Hosts()
+    obstacle = made.make()
+    try:
+        if obstacle is not None:
+            pytest.skip(obstacle)
+        yield made
+    finally:
+        made.remove()
+
+
+def train_on_both(hosts: Hosts, folder: Path) -> None:
+    agents = [
+        hosts.start(
+            side, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "hosts",
+            "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{ADDRESSES[0]}:29400", "--local-addr", ADDRESSES[side],
+            "-m", "proximo", "train", *TRAIN, *SHORT, "--runs-dir", str(folder / f"host-{side}"),
+        )
+        for side in range(2)
+    ]  # fmt: skip
+    outputs = [agent.communicate(timeout=300)[0] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], "\n---\n".join(outputs)
+
+
+def test_two_hosts_train_what_one_process_does(hosts, alone, tmp_path):
+    train_on_both(hosts, tmp_path)
+    folders = [folder for folder in (tmp_path / "host-0", tmp_path / "host-1") if folder.exists()]
+    assert len(folders) == 1  # the host of rank 0, whichever that is
+    assert_same_run(only_run(folders[0]), alone)
+
+
+def test_lost_packets_and_delay_change_nothing_but_time(hosts, alone, tmp_path):
+    if (obstacle := hosts.disturb("loss", "1%", "delay", "20ms")) is not None:
+        pytest.skip(f"tc netem: {obstacle}")
+    train_on_both(hosts, tmp_path)
+    (folder,) = [folder for folder in (tmp_path / "host-0", tmp_path / "host-1") if folder.exists()]
+    assert_same_run(only_run(folder), alone)
+
+
+def test_a_cut_cable_ends_both_sides_and_the_run_goes_on(hosts, tmp_path):
+    long = [*TRAIN, "--steps", "20480", "--n-epochs", "2", "--checkpoint-every", "256", "--eval-episodes", "0"]
+    sides = [
+        hosts.start(
+            rank, "-m", "proximo", "train", *long, "--runs-dir", str(tmp_path / "cut"),
+            RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR=ADDRESSES[0], MASTER_PORT="29500", PROXIMO_TIMEOUT="5",
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("cut/*/checkpoints/model_1024_steps.zip")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    hosts.cut()
+    outputs = [side.communicate(timeout=120)[0] for side in sides]
+    for rank, (side, text) in enumerate(zip(sides, outputs, strict=True)):
+        assert side.returncode not in (0, None), text
+        assert f"rank {1 - rank} has not come to" in text or "another process has gone" in text, text
+    (tmp_path / "whole").mkdir()
+    cut = only_run(tmp_path / "cut")
+    resumed = run(sys.executable, "-m", "proximo", "train", "--resume", str(cut))
+    assert resumed.returncode == 0, resumed.stderr
+    whole = run(sys.executable, "-m", "proximo", "train", *long, "--runs-dir", str(tmp_path / "whole"))
+    assert whole.returncode == 0, whole.stderr
+    assert_same_run(cut, only_run(tmp_path / "whole"))
