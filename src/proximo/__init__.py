@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from proximo.agents.a2c import A2C
+    from proximo.agents.daac import DAAC
     from proximo.agents.maskable_ppo import MaskablePPO
     from proximo.agents.ppg import PPG
     from proximo.agents.ppo import PPO
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "A2C",
+    "DAAC",
     "PPG",
     "PPO",
     "TRPO",
@@ -38,6 +40,7 @@ ALGORITHMS = {
     "ppg": "PPG",
     "a2c": "A2C",
     "trpo": "TRPO",
+    "daac": "DAAC",
     "recurrent_ppo": "RecurrentPPO",
     "maskable_ppo": "MaskablePPO",
 }

@@ -291,6 +291,26 @@ class PPGConfig(PPOConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DAACConfig(PPOConfig):
+    """Hyperparameters of DAAC: those of PPO for the policy, and those of the value that stands apart."""
+
+    learning_rate: float | Schedule = other_default(PPOConfig, "learning_rate", 5e-4)
+    n_steps: int = other_default(PPOConfig, "n_steps", 256)
+    batch_size: int = other_default(PPOConfig, "batch_size", 256)
+    n_epochs: int = hyperparameter("Passes of the policy over each rollout (E_pi).", 1, COUNT)
+    value_epochs: int = hyperparameter("Passes of the value over each rollout that it trains on (E_V).", 9, COUNT)
+    value_frequency: int = hyperparameter("Rollouts between two trainings of the value (N_pi).", 1, COUNT)
+    adv_coef: float = hyperparameter(
+        "Weight of the advantage's squared error in the policy's loss.", 0.25, NOT_NEGATIVE
+    )
+    gamma: float = other_default(PPOConfig, "gamma", 0.999)
+    ent_coef: float = other_default(PPOConfig, "ent_coef", 0.01)
+    normalize_advantage: bool = hyperparameter(
+        "Whether advantages get zero mean and unit deviation over the whole rollout.", True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TRPOConfig(OnPolicyConfig):
     """Hyperparameters of TRPO, with sb3-contrib's names and defaults."""
 
@@ -366,7 +386,7 @@ class UpdateSettings(PPOConfig):
 
 def scheduled_names() -> set[str]:
     """Hyperparameters, of any algorithm, that may be a schedule instead of a number."""
-    configurations = (A2CConfig, PPGConfig, TRPOConfig)  # PPO's are among PPG's
+    configurations = (A2CConfig, DAACConfig, PPGConfig, TRPOConfig)  # PPO's are among PPG's
     items = [item for config in configurations for item in fields(config)]
     return {item.name for item in items if item.metadata["check"] in (SCHEDULE, POSITIVE_SCHEDULE)}
 

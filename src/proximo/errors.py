@@ -72,13 +72,13 @@ class MissingSystemLibraryError(ProximoError, ImportError):
     """A shared library that Python code needs cannot be loaded."""
 
 
-def absent_name(module: str, name: str, explanation: str = "") -> Exception:
+def absent_name(module: str, name: str, explanation: str = "", frames: int = 2) -> Exception:
     """The error of a module's ``__getattr__`` for a name it lacks; the caller raises it.
 
     It is an ``AttributeError``, so that ``hasattr`` is False. But of that, ``from module import name`` makes an
     ``ImportError`` without explanation: where Python's import looks for the name, it is an ``ImportError`` itself.
     """
-    asking = sys._getframe(2)
+    asking = sys._getframe(frames)
     importing = asking.f_code.co_name == "_handle_fromlist" or asking.f_code.co_code[asking.f_lasti] == _IMPORT_FROM
     if explanation and importing:
         return ImportError(f"{name} is not in {module}{explanation}", name=module)

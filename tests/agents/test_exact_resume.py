@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from family import FAMILY, Member, weights
-from proximo import PPG, TRPO
+from proximo import DAAC, PPG, TRPO
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.loggers import configure
 
 CLOCK = ("time/fps", "time/time_elapsed")
 MEMBERS = {
     **FAMILY,
+    "daac": Member(DAAC, "MlpPolicy", "Pendulum-v1", {"n_steps": 16, "batch_size": 16, "value_frequency": 2}),
     "trpo": Member(TRPO, "MlpPolicy", "Pendulum-v1", {"n_steps": 16, "batch_size": 16}),
     "ppg in the middle of a phase": Member(
         PPG, "MlpPolicy", "CartPole-v1", {"n_steps": 16, "batch_size": 16, "rollouts_per_phase": 4, "aux_epochs": 1}

@@ -178,6 +178,7 @@ def test_normalised_runs_evaluate_with_the_statistics_of_training(tmp_path, caps
 ALGORITHMS = {  # flags that make a short training, and the policy that is chosen
     "a2c": (["--steps", "200"], "MlpPolicy", "A2C"),
     "trpo": (["--steps", "256", "--n-steps", "256"], "MlpPolicy", "TRPO"),
+    "daac": (["--steps", "256"], "MlpPolicy", "DAAC"),
     "recurrent_ppo": (["--steps", "128", "--n-epochs", "1"], "MlpLstmPolicy", "RecurrentPPO"),
 }
 

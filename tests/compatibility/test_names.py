@@ -310,7 +310,7 @@ def test_without_the_libraries_absent_names_say_why() -> None:
 
 @pytest.mark.parametrize(
     ("module", "name", "words"),
-    [("agent", "DrAC", "subclass OnPolicyAgent"), ("env", "make_dmc_env", "give make_rllte_env an id")],
+    [("agent", "DQN", "subclass OnPolicyAgent"), ("env", "make_dmc_env", "give make_rllte_env an id")],
 )
 def test_absent_names_of_rllte_say_why(module: str, name: str, words: str) -> None:
     with pytest.raises(ImportError, match=f"{name} is not in proximo.rllte.{module}.*{words}"):

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from proximo import A2C, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO, make_vec_env
+from proximo import A2C, DAAC, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO, make_vec_env
 from proximo.envs import DummyVecEnv, SubprocVecEnv
 from proximo.envs.testing.environments import InvalidActionEnvDiscrete
 
@@ -18,6 +18,7 @@ ALGORITHMS = {
     "PPO torch": (PPO, "MlpPolicy", SMALL | BATCHES | {"backend": "torch"}),
     "A2C": (A2C, "MlpPolicy", SMALL),
     "TRPO": (TRPO, "MlpPolicy", SMALL | {"batch_size": 24}),
+    "DAAC": (DAAC, "MlpPolicy", SMALL | {"batch_size": 24, "value_epochs": 2}),
     "RecurrentPPO": (RecurrentPPO, "MlpLstmPolicy", SMALL | BATCHES | {"policy_kwargs": {"lstm_hidden_size": 8}}),
     "MaskablePPO": (MaskablePPO, "MlpPolicy", SMALL | BATCHES),
     "PPG": (PPG, "MlpPolicy", SMALL | {"batch_size": 24, "rollouts_per_phase": 2, "aux_epochs": 2}),

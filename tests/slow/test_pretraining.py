@@ -13,8 +13,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from proximo.envs import DummyVecEnv
+from proximo.envs.adapters.torch_vec_env import TorchVecEnv
 from proximo.rllte.agent import PPO
-from proximo.rllte.env.vec_env import TorchVecEnv
 from proximo.rllte.xplore.reward import RE3, BaseReward
 
 pytestmark = pytest.mark.slow

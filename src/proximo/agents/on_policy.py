@@ -90,7 +90,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "__init__" in vars(cls) and cls.__module__.startswith("proximo."):
+        own = "__init__" in vars(cls) and hasattr(cls, "config_class")
+        if own and cls.__module__.startswith("proximo."):
             cls.__doc__ = f"{cls.__doc__ or ''}\n    Arguments:\n\n{describe_arguments(cls)}\n    "
 
     def __init__(
@@ -197,9 +198,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
         self.rollout_buffer = self._make_buffer()
-        arguments = self.policy_arguments()
-        spaces = arguments.pop("observation_space"), arguments.pop("action_space")  # a user's class may rename them
-        self.policy = self.policy_class(*spaces, self.lr_schedule, **arguments).to(self.device)
+        self.policy = self._make_policy().to(self.device)
         self.runtime.choice, self.runtime.precision = self._backend_choice, self.precision
         self.runtime.sde_sample_freq = self.sde_sample_freq
         self.learner = self._make_learner()
@@ -212,6 +211,11 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         if self.verbose >= 1 and self.rank == 0:
             print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self._know(self.config_class(**{name: plain_number(getattr(self, name)) for name in self.config_class.names()}))
+
+    def _make_policy(self) -> ActorCriticPolicy:
+        arguments = self.policy_arguments()
+        spaces = arguments.pop("observation_space"), arguments.pop("action_space")  # a user's class may rename them
+        return self.policy_class(*spaces, self.lr_schedule, **arguments)
 
     def policy_arguments(self) -> dict[str, Any]:
         """What the policy is built with, besides the learning rate."""

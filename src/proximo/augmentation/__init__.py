@@ -20,6 +20,7 @@ from proximo.augmentation.regularizer import Augmentation as Augmentation
 from proximo.augmentation.regularizer import augment as augment
 from proximo.augmentation.regularizer import augmentation_terms as augmentation_terms
 from proximo.augmentation.regularizer import check_augmentation as check_augmentation
+from proximo.augmentation.regularizer import usual_augmentation as usual_augmentation
 from proximo.augmentation.states import GaussianNoise as GaussianNoise
 from proximo.augmentation.states import RandomAmplitudeScaling as RandomAmplitudeScaling
 from proximo.files.encoding import register_arguments

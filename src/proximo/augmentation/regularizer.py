@@ -10,6 +10,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from proximo.augmentation.base import BaseAugmentation
+from proximo.augmentation.geometry import RandomCrop
+from proximo.augmentation.states import GaussianNoise
 from proximo.data import TensorObservation
 from proximo.functional.spaces import Space
 from proximo.networks.distributions import Distribution
@@ -48,6 +50,16 @@ def augment(augmentation: Augmentation, observations: TensorObservation) -> Tens
         key: augmentation[key](part) if key in augmentation else part  # type: ignore[operator, index]
         for key, part in observations.items()
     }
+
+
+def usual_augmentation(space: Space) -> BaseAugmentation:
+    """What DrAC changes unless it is told otherwise: square images are shifted, vectors get noise."""
+    match space:
+        case spaces.Box(shape=(_, height, width)) if height == width:
+            return RandomCrop(out=height)
+        case spaces.Box(shape=(_,)):
+            return GaussianNoise()
+    raise ValueError(f"there is no usual augmentation for observations of {space}; give one, or one for each key")
 
 
 def check_augmentation(augmentation: Any, space: Space) -> None:

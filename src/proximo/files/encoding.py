@@ -109,6 +109,11 @@ def register_class(name: str, cls: type) -> None:
     _NAME_OF_CLASS.setdefault(cls, name)
 
 
+def register_class_alias(cls: type, like: type) -> None:
+    """Write a class by the name of another one, which it is again when it is read."""
+    _NAME_OF_CLASS[cls] = _NAME_OF_CLASS[like]
+
+
 # --------------------------------------------------------------------------------------------------------- encoding
 
 

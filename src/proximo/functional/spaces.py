@@ -206,6 +206,23 @@ def get_action_dim(action_space: Space) -> int:
     )
 
 
+def describe_action_space(action_space: Space) -> tuple[tuple[int, ...], int, int, str]:
+    """Shape and width of one action, numbers that a policy gives for it, and the kind of space.
+
+    >>> describe_action_space(spaces.Discrete(3))
+    ((), 1, 3, 'Discrete')
+    >>> describe_action_space(spaces.MultiDiscrete([2, 3]))
+    ((2,), 2, 5, 'MultiDiscrete')
+    """
+    if not isinstance(action_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        raise NotImplementedError(
+            f"a tensor of actions holds Discrete, Box, MultiDiscrete and MultiBinary actions, got {action_space}; "
+            "proximo.PPO takes Dict and Tuple actions too"
+        )
+    width = get_flattened_obs_dim(counted_from_zero(action_space))
+    return action_space.shape or (), get_action_dim(action_space), width, type(action_space).__name__
+
+
 def counted_from_zero(space: Space) -> Space:
     """The space that stored actions lie in: discrete ones count from 0, wherever those of the environment start.
 

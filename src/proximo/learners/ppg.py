@@ -62,6 +62,9 @@ class FlatAdam:
         self.adam = torch.optim.Adam([self._whole], eps=self.eps, fused=True)
         self.load_moments(previous)
 
+    def set_eps(self, eps: float) -> None:
+        self.eps = self.adam.param_groups[0]["eps"] = eps
+
     def rest_frozen(self) -> None:
         """Forget the momentum of parameters that were frozen since: without a gradient they would still move."""
         for segment in self.flat.segments:
@@ -134,7 +137,7 @@ class PPGLearner:
         ``phases`` is the configuration with its schedules evaluated. The metrics are PPO's, and of an auxiliary phase
         ``aux_value_loss`` and ``kl_loss``.
         """
-        metrics = self._policy_update(buffer, settings, phases.value_epochs)
+        metrics = self.policy_update(buffer, settings, phases.value_epochs)
         self.phase.add(buffer.rollout)
         if self.phase.full:
             metrics |= self.auxiliary_update(phases, settings.skip_non_finite)
@@ -169,7 +172,8 @@ class PPGLearner:
 
     # -- the policy phase
 
-    def _policy_update(self, buffer: RolloutBuffer, settings: UpdateSettings, value_epochs: int) -> Metrics:
+    def policy_update(self, buffer: RolloutBuffer, settings: UpdateSettings, value_epochs: int) -> Metrics:
+        """PPO on one rollout, which the auxiliary phase does not get to know."""
         if settings.normalize_advantage:
             reduce = None if buffer.rollout.share is None else self.runtime.reduce
             buffer.advantages = normalized(buffer.advantages, buffer.rollout.valid, reduce)

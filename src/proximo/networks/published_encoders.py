@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from proximo.files.encoding import register_class
-from proximo.functional.spaces import Space, get_flattened_obs_dim
+from proximo.functional.spaces import Space, get_flattened_obs_dim, preprocess_obs
 from proximo.networks.encoders import BaseFeaturesExtractor, ImpalaCNN, dqn_convolutions, flat_size, residual_stages
 
 
@@ -169,6 +169,7 @@ class RaffinCombinedEncoder(BaseEncoder):
                 "images, VanillaMlpEncoder for vectors"
             )
         super().__init__(observation_space, feature_dim)
+        self.cnn_output_dim = cnn_output_dim
         encoders: dict[str, Any] = {}
         width = 0
         for key, space in observation_space.spaces.items():
@@ -183,6 +184,39 @@ class RaffinCombinedEncoder(BaseEncoder):
 
     def forward(self, obs: dict[str, Tensor]) -> Tensor:
         return self.linear(torch.cat([encode(obs[key]) for key, encode in self.encoders.items()], dim=1))
+
+
+def usual_encoder(space: Space, feature_dim: int) -> BaseEncoder:
+    """The encoder that rllte's agents have unless they are told otherwise; vectors stay as they are."""
+    if isinstance(space, spaces.Dict):
+        return RaffinCombinedEncoder(space, feature_dim)
+    if space.shape is not None and len(space.shape) == 3:
+        # a grid, say, with a few pixels for each field
+        small = min(space.shape[1:]) < MnihCnnEncoder.smallest_image
+        return PathakCnnEncoder(space, feature_dim) if small else MnihCnnEncoder(space, feature_dim)
+    return IdentityEncoder(space, get_flattened_obs_dim(space))
+
+
+def output_width(encoder: nn.Module, space: Space) -> int:
+    """How many features an encoder gives for one observation of the space."""
+    device = next((part.device for part in encoder.parameters()), torch.device("cpu"))
+    parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+    zeros = {key: torch.zeros(2, *part.shape, device=device) for key, part in parts.items()}  # type: ignore[misc]
+    tensors = zeros if isinstance(space, spaces.Dict) else zeros[""]
+    was_training = encoder.training
+    try:
+        with torch.no_grad():
+            features = encoder.eval()(preprocess_obs(tensors, space, normalize_images=False))
+    except RuntimeError as error:
+        raise ValueError(f"{type(encoder).__name__} cannot read observations of {space}: {error}") from error
+    finally:
+        encoder.train(was_training)
+    if features.dim() != 2 or len(features) != 2:
+        raise ValueError(
+            f"{type(encoder).__name__} gives shape {tuple(features.shape)} for two observations of {space}; "
+            "expected [batch, feature_dim]"
+        )
+    return int(features.shape[1])
 
 
 for _class in (

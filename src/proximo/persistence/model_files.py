@@ -26,7 +26,7 @@ from proximo.files.encoding import decode, encode
 from proximo.files.fields import decode_fields, encode_fields
 from proximo.files.plain_text import brief, printable, shown
 from proximo.functional.spaces import check_for_correct_spaces
-from proximo.networks import maskable, phasic, published_encoders, recurrent
+from proximo.networks import decoupled, maskable, phasic, published_encoders, recurrent
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
 from proximo.version import __version__
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 
 # imported so that their classes are registered: a file may name any of the library's
-NAMED_IN_FILES = (augmentation, maskable, phasic, published_encoders, recurrent)
+NAMED_IN_FILES = (augmentation, decoupled, maskable, phasic, published_encoders, recurrent)
 
 _WHOLE = Check(lambda value: type(value) is int and 0 <= value < 2**62, "a whole number from 0 on")
 _ARGUMENTS = Check(
@@ -109,7 +109,7 @@ def save(
     fields, needs = encode_fields({name: getattr(model, name) for name in sorted(names)})
     tensors: dict[str, Mapping[str, torch.Tensor]] = {"policy": model.policy.state_dict()}
     optimizer = model.policy.optimizer.state_dict()
-    tensors["optimizer"] = _flatten_state(optimizer["state"])
+    tensors["optimizer"] = flatten_state(optimizer["state"])
     if own := model._own_tensors():
         tensors["algorithm"] = own
     if (statistics := model.normalizer_statistics()) is not None:
@@ -171,14 +171,48 @@ def load(
         _check_network_size(model, tensors["policy"])
         reward_state = _reward_state(model, manifest, tensors, budgets)
         model._setup_model()
-        set_parameters(model, _parameters(manifest, tensors, model, budgets), exact_match=True)
-        model._load_own_tensors(tensors.get("algorithm", {}))
-        if model.intrinsic_reward is not None and reward_state is not None:
-            model.intrinsic_reward.load_state_dict(reward_state)
-        model.generator.bit_generator.state = checked_generator_state(decode(manifest["generator"], budgets=budgets))
-        if "training_state" in manifest and "training_state" not in (custom_objects or {}):
-            model._training_state = decode(manifest["training_state"], tensors["training_state"], budgets, copy=False)
+        _take_over(
+            model, manifest, tensors, reward_state, budgets, exact="training_state" not in (custom_objects or {})
+        )
     return model
+
+
+def load_into(model: OnPolicyAlgorithm, path: str | Path | BinaryIO) -> None:
+    """Go on from a file in a model that is built already, with the arguments that the saved one was built with.
+
+    Weights, optimisers, counters and a checkpoint's training state are taken over, hyperparameters are the model's own.
+    """
+    manifest: dict[str, Any]
+    budgets = Budgets()
+    manifest, tensors = read_archive(path, budgets)
+    _check_content(manifest, path, type(model))
+    with _blaming(path):
+        _take_over(model, manifest, tensors, _reward_state(model, manifest, tensors, budgets), budgets)
+        for name in ("num_timesteps", "_total_timesteps", "_n_updates"):
+            value = decode(manifest["fields"][name], budgets=budgets)
+            if not _WHOLE.fits(value):
+                raise ValueError(f"{name} is {shown(value)}; expected {_WHOLE.expected}")
+            setattr(model, name, value)
+    if (normalizer := model.get_vec_normalize_env()) is not None and "normalizer" in tensors:
+        normalizer.load_state({name: tensor.numpy() for name, tensor in tensors["normalizer"].items()})
+
+
+def _take_over(
+    model: OnPolicyAlgorithm,
+    manifest: Mapping[str, Any],
+    tensors: Mapping[str, Any],
+    reward_state: Mapping[str, Any] | None,
+    budgets: Budgets,
+    exact: bool = True,
+) -> None:
+    """Weights, optimisers, random generator and training state of a file, into a network of the same shape."""
+    set_parameters(model, _parameters(manifest, tensors, model, budgets), exact_match=True)
+    model._load_own_tensors(tensors.get("algorithm", {}))
+    if model.intrinsic_reward is not None and reward_state is not None:
+        model.intrinsic_reward.load_state_dict(reward_state)
+    model.generator.bit_generator.state = checked_generator_state(decode(manifest["generator"], budgets=budgets))
+    if "training_state" in manifest and exact:
+        model._training_state = decode(manifest["training_state"], tensors["training_state"], budgets, copy=False)
 
 
 def _supplied(custom_objects: dict[str, Any] | None, overrides: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -343,14 +377,14 @@ def _attach_env(model: OnPolicyAlgorithm, env: Any) -> None:
     model._take_env(wrapped)
 
 
-def _flatten_state(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+def flatten_state(state: Mapping[int, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
     """Optimiser state as flat names: {0: {"exp_avg": t}} → {"0.exp_avg": t}."""
     return {
         f"{index}.{name}": torch.as_tensor(value) for index, entry in state.items() for name, value in entry.items()
     }
 
 
-def _unflatten_state(flat: Mapping[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
+def unflatten_state(flat: Mapping[str, torch.Tensor]) -> dict[int, dict[str, torch.Tensor]]:
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in flat.items():
         index, _, name = key.partition(".")
@@ -372,7 +406,7 @@ def _parameters(
     merged = [{**group, **known_options(options, group)} for options, group in zip(saved, groups, strict=True)]
     return {
         "policy": tensors["policy"],
-        "policy.optimizer": {"state": _unflatten_state(tensors["optimizer"]), "param_groups": merged},
+        "policy.optimizer": {"state": unflatten_state(tensors["optimizer"]), "param_groups": merged},
     }
 
 

@@ -190,7 +190,7 @@ class RolloutBuffer:
         rollout.truncated[:] = False
         rollout.bootstrap_values[:] = 0.0  # whoever adds step by step has put them into the rewards
         rollout.last_values[:] = last_values.detach().cpu().numpy().reshape(-1)
-        _estimate(self)
+        estimate(self)
 
     def get(self, batch_size: int | None = None) -> Iterator[Minibatch]:
         """One epoch of minibatches in random order (NumPy's global generator); None is one batch of everything."""
@@ -226,12 +226,13 @@ class RolloutBuffer:
 def estimate_advantages(buffer: RolloutBuffer, dones: Array) -> None:
     """Advantages and returns of a full rollout; a subclass does it by its ``compute_returns_and_advantage``."""
     if is_stock(buffer):
-        _estimate(buffer)
+        estimate(buffer)
     else:
         buffer.compute_returns_and_advantage(torch.from_numpy(buffer.rollout.last_values), dones)
 
 
-def _estimate(buffer: RolloutBuffer) -> None:
+def estimate(buffer: RolloutBuffer) -> None:
+    """Advantages and returns of what lies in a buffer's memory."""
     rollout = buffer.rollout
     rollout.advantages[:], rollout.returns[:] = advantages.estimate_advantages(
         rollout.rewards,

@@ -156,11 +156,11 @@ def test_an_injected_encoder_keeps_its_weights_and_learns(make_learner, fill):
 
 def test_an_encoder_injected_within_a_phase_goes_on(make_learner, fill):
     learner = make_learner()
-    learner.update(fill(learner))
+    learner.update(fill(learner), episode=0)
     learner.encoder = VanillaMlpEncoder(VECTOR, feature_dim=16, hidden_dim=7)
-    learner.update(fill(learner))
+    learner.update(fill(learner), episode=1)
     before = copied(learner)
-    assert "kl_loss" in learner.update(fill(learner))
+    assert "kl_loss" in learner.update(fill(learner), episode=2)
     assert changed(learner, before) == set(before)
 
 

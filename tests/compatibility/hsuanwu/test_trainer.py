@@ -143,7 +143,7 @@ def test_a_seed_repeats_a_training_and_a_file_keeps_it(tmp_path):
     loaded.load(path)
     for one, other in zip(first.learner.network.parameters(), loaded.learner.network.parameters(), strict=True):
         assert torch.equal(one, other)
-    kept, found = first.learner.auxiliary_state(), loaded.learner.auxiliary_state()
+    kept, found = (trainer.model.learner.optimizer.moments() for trainer in (first, loaded))
     assert kept
     assert all(torch.equal(value, found[name]) for name, value in kept.items())
     loaded.train()
@@ -213,8 +213,8 @@ def test_hsuanwus_own_paths_are_known():
         ({"num_envs": 3}, "num_envs is 3, the training environment has 2"),
         ({"num_step": 3}, "unknown key 'num_step'; did you mean 'num_steps'"),
         ({"num_steps": 0}, "num_steps is 0"),
-        ({"use_irs": True}, "has no intrinsic rewards; proximo"),
-        ({"pretraining": True}, "pre-training"),
+        ({"use_irs": True}, "use_irs is true, but no reward is named"),
+        ({"pretraining": True}, "needs an intrinsic reward"),
     ],
 )
 def test_a_wrong_configuration_is_refused_when_the_trainer_is_made(change, message, empty_folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import inspect
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ def test_a_pretrained_model_is_saved_apart_and_starts_the_real_training(cartpole
     PPO(cartpole(), **SMALL).train(num_train_steps=64, init_model_path=path)
 
 
-def test_an_augmentation_changes_what_the_update_sees(cartpole):
+def test_an_augmentation_regularises_policy_and_value(cartpole):
     seen: list[torch.Tensor] = []
 
     class Zeros(nn.Module):
@@ -184,12 +185,7 @@ def test_an_augmentation_changes_what_the_update_sees(cartpole):
     agent.train(num_train_steps=64)
     assert agent.backend == "torch: observations are augmented"
     assert sum(map(len, seen)) == 2 * 64
-    # of an observation of zeros only the biases can learn in the first layer
-    first = agent.policy.network.mlp_extractor.policy_net[0]
-    fresh = PPO(cartpole(), n_epochs=2, **SMALL)
-    fresh.freeze()
-    assert torch.equal(first.weight, fresh.policy.network.mlp_extractor.policy_net[0].weight)
-    assert first.bias.any()
+    assert agent.metrics["train/aug_loss"] > 0.0  # DrAC's terms: the loss itself is that of plain observations
     noisy = PPG(cartpole(), policy_epochs=1, **SMALL)
     noisy.set(augmentation=GaussianNoise(sigma=0.1))
     noisy.train(num_train_steps=64)
@@ -399,12 +395,17 @@ def test_th_compile_compiles_where_pytorch_runs_the_policy(cartpole):
     assert np.isfinite(agent.metrics["train/policy_loss"])
 
 
+def column_of(path: Path, name: str) -> list[int]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        return [int(row[name]) for row in csv.DictReader(stream)]
+
+
 def test_intervals_count_updates(cartpole):
     agent = PPO(cartpole(), cartpole(2), **SMALL)
     agent.train(num_train_steps=7 * 64, log_interval=3, eval_interval=4, save_interval=3, num_eval_episodes=2)
-    lines = (agent.work_dir / "progress.csv").read_text(encoding="utf-8").splitlines()
-    steps = [int(line.split(",")[lines[0].split(",").index("time/step")]) for line in lines[1:]]
-    assert steps == [64, 4 * 64, 7 * 64]
+    for name, column in (("progress.csv", "time/total_timesteps"), ("train.log", "step")):
+        assert column_of(agent.work_dir / name, column) == [64, 4 * 64, 7 * 64]
+    assert column_of(agent.work_dir / "eval.log", "step") == [0, 4 * 64]
     saved = sorted(path.name for path in (agent.work_dir / "model").iterdir())
     assert saved == ["agent_192.zip", "agent_384.zip", "agent_448.zip"]
 
@@ -466,7 +467,7 @@ def test_other_bad_input(cartpole):
         PPO(env, init_fn="orthogonall", **SMALL)
     with pytest.raises(ValueError, match="DiagonalGaussian is a distribution of Box actions"):
         PPO(env, **SMALL).set(distribution=DiagonalGaussian())
-    with pytest.raises(TypeError, match="expected a reward with compute"):
+    with pytest.raises(TypeError, match="reward is 3; expected a subclass of IntrinsicReward"):
         PPO(env, **SMALL).set(reward=3)
     with pytest.raises(ValueError, match="no evaluation environment"):
         PPO(env, **SMALL).eval(1)
@@ -541,7 +542,7 @@ def test_an_augmentation_keeps_the_shape() -> None:
     agent = PPO(make_discrete_env("PixelObsEnv", num_envs=2), num_steps=8)
     with pytest.raises(ValueError, match="RandomTranslate makes"):
         agent.set(augmentation=RandomTranslate())
-    with pytest.raises(ValueError, match="state vectors"):
+    with pytest.raises(ValueError, match="GaussianNoise changes states"):
         agent.set(augmentation=GaussianNoise())
 
 

@@ -8,10 +8,10 @@ from gymnasium import spaces
 
 from proximo.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from proximo.envs.adapters.qt import load_qt
+from proximo.envs.adapters.torch_vec_env import TorchVecEnv, gather_infos
 from proximo.errors import MissingSystemLibraryError
 from proximo.rllte import env as makers
 from proximo.rllte.env.utils import Gymnasium2Torch
-from proximo.rllte.env.vec_env import TorchVecEnv, gather_infos
 
 SPACES = [spaces.Box(-1, 1, (7,)), spaces.Discrete(7), spaces.MultiBinary(3), spaces.MultiDiscrete([2, 3, 4])]
 TESTING_MAKERS = [

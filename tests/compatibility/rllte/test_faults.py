@@ -14,13 +14,13 @@ import torch
 from gymnasium import spaces
 
 from proximo.envs import DummyVecEnv
+from proximo.envs.adapters.torch_vec_env import TorchVecEnv
 from proximo.envs.wrappers.monitor import Monitor
 from proximo.rllte.agent import PPG, PPO
-from proximo.rllte.env.vec_env import TorchVecEnv
+from proximo.rllte.common.prototype import BaseReward
 from proximo.rllte.xploit.encoder import IdentityEncoder, VanillaMlpEncoder
 from proximo.rllte.xploit.policy import OnPolicySharedActorCritic
 from proximo.rllte.xploit.storage import VanillaRolloutStorage
-from proximo.rllte.xplore.reward import BaseReward
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 
@@ -149,7 +149,6 @@ def test_fault_6_an_intrinsic_reward_enters_before_the_advantages():
     bonus = Bonus(agent.env)
     agent.set(reward=bonus)
     agent.train(num_train_steps=128)
-    assert not bonus.seen["rewards"].any()  # pre-training sees no reward of the environment
     rollout = agent.storage.buffer.rollout
     np.testing.assert_array_equal(rollout.rewards, 2.0 * (rollout.actions[..., 0] == 0))
     ends = np.flatnonzero(rollout.terminated[:, 0])
@@ -234,25 +233,22 @@ def test_fault_9_training_goes_on_from_a_saved_agent(kind: Any, cartpole: Any):
     options = {"num_steps": 16, "batch_size": 32, "hidden_dim": 8, "lr": 1e-3}
     options |= {"policy_epochs": 2} if kind is PPG else {}
     first = kind(cartpole(), **options)
-    first.train(num_train_steps=4 * 64)
+    first.train(num_train_steps=3 * 64)
     path = first.save("agent")
     second = kind(cartpole(), **options)
     second.load(path)
-    assert second.global_step == first.global_step == 4 * 64
+    assert second.global_step == first.global_step == 3 * 64
     for one, other in zip(first.policy.parameters(), second.policy.parameters(), strict=True):
         assert torch.equal(one, other)
     moments = [agent.policy.optimizers["opt"].state_dict()["state"] for agent in (first, second)]
     assert all(torch.equal(moments[0][index]["exp_avg"], moments[1][index]["exp_avg"]) for index in moments[0])
-    # the same rollout and the same random numbers lead to the same weights
-    second.vec_env.seed(5)
-    first.vec_env.seed(5)
-    for agent in (first, second):
-        agent._collector.reset()
-        np.random.seed(0)
-        torch.manual_seed(0)
-        agent.train(num_train_steps=2 * 64)
+    # and everything else is where it was: environments, random numbers, rollouts of an unfinished phase
+    assert second.metrics == {}
+    second.train(num_train_steps=2 * 64)
+    first.train(num_train_steps=2 * 64)
     for one, other in zip(first.policy.parameters(), second.policy.parameters(), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-7, rtol=1e-6)
+        assert torch.equal(one, other)
+    assert first.metrics == second.metrics
 
 
 def test_a_shared_policy_has_one_optimiser_for_all_its_parameters():

@@ -14,7 +14,7 @@ from dictionary_env import DictionaryEnv
 from sim_device import own_generator, replaced_parameters
 from torch import Tensor, nn
 
-from proximo import A2C, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO, make_vec_env
+from proximo import A2C, DAAC, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO, make_vec_env
 from proximo.agents.on_policy import set_random_seed
 from proximo.envs.testing.environments import FakeImageEnv, InvalidActionEnvDiscrete
 from proximo.networks.actor_critic import get_device
@@ -39,6 +39,7 @@ CASES: dict[str, Case] = {
     "a2c": (A2C, "MlpPolicy", "CartPole-v1", {"n_steps": 16}),
     "a2c with Adam": (A2C, "MlpPolicy", "Pendulum-v1", {"n_steps": 16, "use_rms_prop": False}),
     "ppg": (PPG, "MlpPolicy", "CartPole-v1", PHASE),
+    "daac": (DAAC, "MlpPolicy", "CartPole-v1", {"n_steps": 16, "batch_size": 16, "value_epochs": 2}),
     "trpo": (TRPO, "MlpPolicy", "CartPole-v1", {"n_steps": 16, "batch_size": 16, "n_critic_updates": 2}),
     "lstm": (RecurrentPPO, "MlpLstmPolicy", "CartPole-v1", SMALL | MEMORY | {"n_steps": 8}),
     "gru": (RecurrentPPO, "MlpGruPolicy", "CartPole-v1", SMALL | MEMORY | {"n_steps": 8}),

@@ -23,8 +23,9 @@ def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
     """Any environment as a vector environment that gives PyTorch what it wants.
 
     Taken are: an environment id; a gymnasium ``Env``; a list of factories of these; a gymnasium ``VectorEnv``; an
-    EnvPool made with ``env_type="gymnasium"``; a Stable-Baselines3 ``VecEnv``; a proximo ``VecEnv``. Single
-    environments get a ``Monitor`` unless they have one or ``monitor`` is False; channels-last images are transposed.
+    EnvPool made with ``env_type="gymnasium"``; a Stable-Baselines3 ``VecEnv``; a ``TorchVecEnv``; a proximo
+    ``VecEnv``. Single environments get a ``Monitor`` unless they have one or ``monitor`` is False; channels-last images
+    are transposed.
 
     >>> as_vec_env("CartPole-v1").num_envs
     1
@@ -40,6 +41,8 @@ def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
 def _vectorised(env: Any, monitor: bool, verbose: int) -> VecEnv:
     if isinstance(env, VecEnv):
         return env
+    if isinstance(inner := getattr(env, "vec_env", None), VecEnv):  # behind tensors
+        return inner
     if isinstance(env, str):
         env = make_env(env)
     if isinstance(env, VectorEnv) or is_env_pool(env):  # an EnvPool may claim to be a gymnasium.Env as well

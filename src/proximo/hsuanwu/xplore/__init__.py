@@ -1,1 +1,1 @@
-"""Distributions."""
+"""Exploration: intrinsic rewards, augmentations, distributions."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from proximo.data import Metrics
-from proximo.rllte.agent.learner_agent import LearnerAgent
+from proximo.config import UpdateSettings
+from proximo.rllte.agent.library_agent import LibraryAgent
 
 
-class A2C(LearnerAgent):
-    """Advantage actor-critic with rllte's arguments, defaults and methods: the plain objective, in minibatches."""
+class A2C(LibraryAgent):
+    """Advantage actor-critic (https://arxiv.org/abs/1602.01783) with rllte's arguments, defaults and methods.
+
+    The plain objective, in minibatches and epochs; the library calls that PPO, and its files say so.
+    """
 
     def __init__(
         self,
@@ -33,10 +36,6 @@ class A2C(LearnerAgent):
         init_fn: str = "orthogonal",
     ) -> None:
         super().__init__(locals())
-        self.n_epochs = n_epochs
 
-    def update(self) -> Metrics:
-        """Train on the storage's rollout; returns ``train/policy_loss``, ``…value_loss``, ``…entropy_loss``."""
-        return self._update(
-            self._settings(objective="plain", n_epochs=self.n_epochs, clip_range=0.2, clip_range_vf=None)
-        )
+    def _settings(self, **special: Any) -> UpdateSettings:
+        return super()._settings(objective="plain", clip_range_vf=None, **special)

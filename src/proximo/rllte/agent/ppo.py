@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from proximo.data import Metrics
-from proximo.rllte.agent.learner_agent import LearnerAgent
+from proximo.rllte.agent.library_agent import LibraryAgent
 
 
-class PPO(LearnerAgent):
+class PPO(LibraryAgent):
     """Proximal policy optimisation (https://arxiv.org/abs/1707.06347) with rllte's arguments, defaults and methods."""
 
     def __init__(
@@ -35,9 +34,3 @@ class PPO(LearnerAgent):
         init_fn: str = "orthogonal",
     ) -> None:
         super().__init__(locals())
-        self.n_epochs, self.clip_range, self.clip_range_vf = n_epochs, clip_range, clip_range_vf
-
-    def update(self) -> Metrics:
-        """Train on the storage's rollout; returns ``train/policy_loss``, ``…value_loss``, ``…entropy_loss``."""
-        settings = self._settings(n_epochs=self.n_epochs, clip_range=self.clip_range, clip_range_vf=self.clip_range_vf)
-        return self._update(settings)

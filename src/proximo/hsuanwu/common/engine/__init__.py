@@ -1,3 +1,5 @@
 """Trainers."""
 
+from proximo.hsuanwu.common.engine.on_policy_trainer import Engine as Engine
+from proximo.hsuanwu.common.engine.on_policy_trainer import HsuanwuEngine as HsuanwuEngine
 from proximo.hsuanwu.common.engine.on_policy_trainer import OnPolicyTrainer as OnPolicyTrainer

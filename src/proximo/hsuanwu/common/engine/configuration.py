@@ -5,39 +5,33 @@ A configuration is data. The parts that it names are looked up in the tables bel
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from proximo.errors import MissingExtraError, near_matches
-from proximo.hsuanwu.common.spaces import plain
+from proximo.files.named_parts import Part, Parts, is_named
+from proximo.functional.described_spaces import plain
 from proximo.hsuanwu.xploit import encoder, learner, storage
-from proximo.hsuanwu.xplore import distribution
+from proximo.hsuanwu.xplore import augmentation, distribution, reward
 
-ROOTS = ("proximo.hsuanwu", "hsuanwu")
-PARTS: dict[str, dict[str, Any]] = {
-    "xploit.encoder": {
-        name: getattr(encoder, name)
-        for name in (
-            "EspeholtResidualEncoder", "IdentityEncoder", "MnihCnnEncoder", "PathakCnnEncoder", "TassaCnnEncoder",
-            "VanillaMlpEncoder",
-        )
-    },
-    "xploit.learner": {"PPGLearner": learner.PPGLearner},
-    "xploit.storage": {"VanillaRolloutStorage": storage.VanillaRolloutStorage},
-    "xplore.distribution": {
-        name: getattr(distribution, name) for name in ("Bernoulli", "Categorical", "DiagonalGaussian")
-    },
-}  # fmt: skip
-OFF_POLICY_KEYS = {"num_init_steps", "test_every_steps"}  # in every Hsuanwu configuration, without meaning here
-NOT_HERE = {
-    "pretraining": "pre-training with intrinsic rewards",
-    "use_irs": "intrinsic rewards",
-    "use_aug": "augmentation of observations",
+MODULES = {
+    "xploit.encoder": encoder,
+    "xploit.learner": learner,
+    "xploit.storage": storage,
+    "xplore.augmentation": augmentation,
+    "xplore.distribution": distribution,
+    "xplore.reward": reward,
 }
-Part = dict[str, Any]  # "name" or "_target_", and arguments
+PARTS = Parts(
+    ("proximo.hsuanwu", "hsuanwu"),
+    {
+        kind: {name: made for name, made in vars(module).items() if isinstance(made, type) and name[0] != "_"}
+        for kind, module in MODULES.items()
+    },
+)
+OFF_POLICY_KEYS = {"num_init_steps", "test_every_steps"}  # in every Hsuanwu configuration, without meaning here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +47,8 @@ class TrainerSettings:
     test_every_episodes: int = 10
     num_test_episodes: int = 10
     pretraining: bool = False
-    use_irs: bool = False
-    use_aug: bool = False
+    use_irs: bool | None = None  # None: if a reward is named
+    use_aug: bool | None = None  # None: if an augmentation is named
     encoder: Part = field(default_factory=dict)
     learner: Part = field(default_factory=dict)
     storage: Part = field(default_factory=dict)
@@ -70,9 +64,16 @@ class TrainerSettings:
         for name in ("encoder", "learner", "storage", "distribution", "augmentation", "reward"):
             if not isinstance(getattr(self, name), dict):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; expected a mapping such as {{name: …}}")
-        wanted = [what for name, what in NOT_HERE.items() if getattr(self, name)]
-        if wanted:
-            raise ValueError(f"OnPolicyTrainer has no {' and no '.join(wanted)}; proximo.rllte.agent.PPG has")
+        for switch, part in (("use_irs", "reward"), ("use_aug", "augmentation")):
+            if getattr(self, switch) and not is_named(getattr(self, part)):
+                raise ValueError(f"{switch} is true, but no {part} is named; write {part}: {{name: …}}")
+        if self.pretraining and not self.is_used("reward"):
+            raise ValueError("pretraining is true, which needs an intrinsic reward; write reward: {name: RE3}, say")
+
+    def is_used(self, part: str) -> bool:
+        """Whether the reward or the augmentation is named and not switched off."""
+        switch = self.use_irs if part == "reward" else self.use_aug
+        return is_named(getattr(self, part)) and switch is not False
 
 
 def read_settings(cfgs: Mapping[str, Any] | str | Path) -> TrainerSettings:
@@ -94,43 +95,3 @@ def _load_yaml(path: str | Path) -> Mapping[str, Any]:
     except ImportError as error:
         raise MissingExtraError("omegaconf", "hydra", "reading a configuration file") from error
     return OmegaConf.load(path)  # type: ignore[return-value]
-
-
-def find_part(kind: str, part: Part, default: str | None = None) -> Any:
-    """The class that a part names with ``name`` or ``_target_``; ``kind`` is its module, such as "xploit.encoder"."""
-    table = PARTS[kind]
-    target = part.get("_target_")
-    name = part.get("name") or default if target is None else _name_of_target(kind, str(target))
-    if name not in table:
-        raise ValueError(f"{target or name!r} is no {kind.split('.')[-1]} here; {near_matches(str(name), table)}")
-    return table[name]
-
-
-def _name_of_target(kind: str, target: str) -> str:
-    module, _, name = target.rpartition(".")
-    allowed = [f"{root}.{kind}" for root in ROOTS]
-    if module not in allowed:
-        raise ValueError(
-            f"_target_ is {target!r}; a configuration may name only classes of {allowed[0]}: {', '.join(PARTS[kind])}"
-        )
-    return name
-
-
-def make_part(kind: str, part: Part, default: str, **known: Any) -> Any:
-    """Make what a part names, with its own arguments and with those that the trainer knows where it says nothing."""
-    made = find_part(kind, part, default)
-    own = {key: value for key, value in part.items() if key not in ("name", "_target_", "_convert_", "_recursive_")}
-    own = {key: value for key, value in own.items() if value is not None and value != {}}
-    accepted = list(inspect.signature(_constructor(made)).parameters)[1:]
-    if unknown := [key for key in own if key not in accepted]:
-        raise ValueError(f"{made.__name__} has no argument {unknown[0]!r}; {near_matches(unknown[0], accepted)}")
-    return made(**({key: value for key, value in known.items() if key in accepted} | own))
-
-
-def _constructor(made: type[Any]) -> Any:
-    """The constructor that names its arguments: of a class that only passes them on, the next base's."""
-    for base in made.__mro__:
-        constructor = vars(base).get("__init__")
-        if constructor is not None and "kwargs" not in inspect.signature(constructor).parameters:
-            return constructor
-    return made.__init__

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from proximo.hsuanwu.common.spaces import SpaceLike, to_observation_space
+from proximo.files.encoding import register_class_alias
+from proximo.functional.described_spaces import SpaceLike, to_observation_space
 from proximo.networks import published_encoders as published
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.published_encoders import BaseEncoder as BaseEncoder
@@ -39,3 +40,7 @@ class VanillaMlpEncoder(_FromDescribedSpace, published.VanillaMlpEncoder):
 
 class IdentityEncoder(_FromDescribedSpace, published.IdentityEncoder):
     """Vectors as they are: ``(observation_space, feature_dim)``."""
+
+
+for _class in _FromDescribedSpace.__subclasses__():
+    register_class_alias(_class, getattr(published, _class.__name__))

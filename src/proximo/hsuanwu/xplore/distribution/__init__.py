@@ -1,5 +1,7 @@
-"""Distributions of actions."""
+"""Distributions of actions: ``Categorical(logits=…)`` is that of a batch."""
 
-from proximo.rllte.xplore.distribution import Bernoulli as Bernoulli
-from proximo.rllte.xplore.distribution import Categorical as Categorical
-from proximo.rllte.xplore.distribution import DiagonalGaussian as DiagonalGaussian
+from proximo.networks.distributions.batches import BaseDistribution as BaseDistribution
+from proximo.networks.distributions.batches import Bernoulli as Bernoulli
+from proximo.networks.distributions.batches import Categorical as Categorical
+from proximo.networks.distributions.batches import DiagonalGaussian as DiagonalGaussian
+from proximo.networks.distributions.batches import SquashedNormal as SquashedNormal

@@ -1,4 +1,11 @@
 """Storages of rollouts."""
 
-from proximo.rllte.xploit.storage.rollout_storage import DictRolloutStorage as DictRolloutStorage
-from proximo.rllte.xploit.storage.rollout_storage import VanillaRolloutStorage as VanillaRolloutStorage
+from typing import Any
+
+from proximo.rllte.paths import absent
+from proximo.rollout.tensor_storage import DictRolloutStorage as DictRolloutStorage
+from proximo.rollout.tensor_storage import VanillaRolloutStorage as VanillaRolloutStorage
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name)

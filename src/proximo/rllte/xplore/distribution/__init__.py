@@ -1,8 +1,17 @@
 """Action distributions, called as rllte calls them: ``Categorical()(logits)`` is the distribution of a batch."""
 
-from proximo.rllte.xplore.distribution.base import BaseDistribution as BaseDistribution
-from proximo.rllte.xplore.distribution.continuous import DiagonalGaussian as DiagonalGaussian
-from proximo.rllte.xplore.distribution.continuous import SquashedNormal as SquashedNormal
-from proximo.rllte.xplore.distribution.discrete import Bernoulli as Bernoulli
-from proximo.rllte.xplore.distribution.discrete import Categorical as Categorical
-from proximo.rllte.xplore.distribution.discrete import MultiCategorical as MultiCategorical
+from typing import Any
+
+from proximo.networks.distributions.batches import BaseDistribution as BaseDistribution
+from proximo.networks.distributions.batches import Bernoulli as Bernoulli
+from proximo.networks.distributions.batches import Categorical as Categorical
+from proximo.networks.distributions.batches import DiagonalGaussian as DiagonalGaussian
+from proximo.networks.distributions.batches import MultiCategorical as MultiCategorical
+from proximo.networks.distributions.batches import SquashedNormal as SquashedNormal
+from proximo.rllte.paths import absent
+
+_ABSENT = frozenset({"NormalNoise", "OrnsteinUhlenbeckNoise", "TruncatedNormalNoise"})
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name)

@@ -1,0 +1,150 @@
+"""Decoupled advantage actor-critic (Raileanu & Fergus 2021, https://arxiv.org/abs/2102.10330).
+
+Few epochs of the policy, which also learns to tell the advantages of actions, and many of the value, apart from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from proximo.augmentation import augment
+from proximo.backends.base import non_finite_update
+from proximo.backends.gradient_step import GradientStep
+from proximo.config import DAACConfig, UpdateSettings
+from proximo.data import Metrics, Minibatch
+from proximo.files.encoding import register_class
+from proximo.functional.losses import approximate_kl, clip_fraction, clipped_surrogate, entropy_loss, value_errors
+from proximo.learners.metrics import common_metrics
+from proximo.learners.ppg import normalized
+from proximo.learners.ppo import PPOLearner
+from proximo.networks.decoupled import DecoupledPolicy
+from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
+from proximo.rollout.storage import RolloutBuffer
+
+Terms = dict[str, Tensor]  # "loss" is descended, the others are reported
+
+
+class DAACLearner(PPOLearner):
+    """Updates policy and value from a rollout, each by its own loss, and returns metrics."""
+
+    policy: DecoupledPolicy
+    in_kernels: ClassVar[tuple[str, ...]] = ()
+
+    updates = 0  # of the policy, which say when it is the value's turn
+
+    def obstacle(self) -> str | None:
+        return "DAAC trains policy and value apart"
+
+    def update(  # type: ignore[override]
+        self, buffer: RolloutBuffer, settings: UpdateSettings, decoupled: DAACConfig
+    ) -> Metrics:
+        """Train on one rollout with its advantages; ``decoupled`` is the configuration with its schedules evaluated."""
+        policy = self.policy
+        policy.set_training_mode(True)
+        for group in policy.optimizer.param_groups:
+            group["lr"] = settings.learning_rate
+        if settings.normalize_advantage:
+            buffer.advantages = normalized(buffer.advantages, buffer.rollout.valid)
+        metrics = self._epochs(
+            buffer, settings, settings.n_epochs, policy.actor_parameters(),
+            lambda batch: self.actor_terms(batch, settings, decoupled.adv_coef),
+        )  # fmt: skip
+        if self.updates % decoupled.value_frequency == 0:
+            metrics |= self._epochs(
+                buffer, settings, decoupled.value_epochs, policy.critic_parameters(),
+                lambda batch: self.critic_terms(batch, settings),
+            )  # fmt: skip
+        self.updates += 1
+        metrics.pop("loss", None)
+        return metrics | {"learning_rate": settings.learning_rate, **common_metrics(policy, buffer)}
+
+    def actor_terms(self, batch: Minibatch, settings: UpdateSettings, adv_coef: float) -> Terms:
+        """L_policy + ent_coef · L_entropy + adv_coef · E[(Â − A)²], Â being what the policy's network says.
+
+        With an augmentation also aug_coef · KL(π(·|s) ‖ π(·|f(s))), DrAC's term of the policy.
+        """
+        masks = {} if batch.action_masks is None else {"action_masks": batch.action_masks}
+        found = self.policy.evaluate_actor(batch.observations, self.shaped_actions(batch), **masks)
+        log_ratio = found.log_prob - batch.old_log_prob
+        ratio = torch.exp(log_ratio)
+        terms = {
+            "policy_gradient_loss": clipped_surrogate(batch.advantages, ratio, settings.clip_range),
+            "entropy_loss": entropy_loss(found.entropy, found.log_prob),
+            "advantage_loss": functional.mse_loss(found.advantages, batch.advantages),
+        }
+        weights = {"policy_gradient_loss": 1.0, "entropy_loss": settings.ent_coef, "advantage_loss": adv_coef}
+        if self.augmentation is not None:
+            plain = parameter_rows(self.policy.action_dist).detach()
+            augmented = augment(self.augmentation, batch.observations)
+            distribution = self.policy.get_distribution(augmented, **masks)
+            terms["aug_policy_loss"] = kl_from_rows(plain, distribution).mean()
+            weights["aug_policy_loss"] = settings.aug_coef
+        loss = torch.stack([weights[name] * term for name, term in terms.items()]).sum()
+        with torch.no_grad():
+            measured = {
+                "approx_kl": approximate_kl(log_ratio),
+                "clip_fraction": clip_fraction(ratio, settings.clip_range),
+            }
+        return {"loss": loss, **terms, **measured}
+
+    def critic_terms(self, batch: Minibatch, settings: UpdateSettings) -> Terms:
+        """vf_coef · E[(V − R)²], clipped as the settings say; with an augmentation DrAC's term of the value too."""
+        values = self.policy.predict_values(batch.observations).flatten()
+        error = value_errors(
+            values, batch.old_values, batch.returns, settings.clip_range_vf, settings.pessimistic_value
+        )
+        terms = {"loss": settings.vf_coef * error, "value_loss": error}
+        if self.augmentation is not None:
+            augmented = augment(self.augmentation, batch.observations)
+            distance = (values.detach() - self.policy.predict_values(augmented).flatten()).square().mean()
+            terms |= {"loss": terms["loss"] + settings.aug_coef * distance, "aug_value_loss": distance}
+        return terms
+
+    def shaped_actions(self, batch: Minibatch) -> Tensor:
+        return batch.actions.long().flatten() if self._discrete else batch.actions
+
+    def _epochs(
+        self,
+        buffer: RolloutBuffer,
+        settings: UpdateSettings,
+        epochs: int,
+        parameters: list[nn.Parameter],
+        terms_of: Callable[[Minibatch], Terms],
+    ) -> Metrics:
+        """Minibatch steps of one of the two; the mean of each term over those that were taken."""
+        step = self.runtime.gradient_step()
+        rows: list[Terms] = []
+        for epoch in buffer.epochs(self.orders(buffer, epochs), settings.batch_size, self.policy.device):
+            for index, batch in enumerate(epoch):
+                terms = terms_of(batch)
+                diverged = settings.target_kl is not None and float(terms.get("approx_kl", 0.0)) > (
+                    1.5 * settings.target_kl
+                )
+                if diverged:
+                    return _means(rows or [terms])
+                if self._step(step, terms["loss"], parameters, settings):
+                    rows.append({name: term.detach() for name, term in terms.items()})
+                elif not settings.skip_non_finite:
+                    raise non_finite_update(index)
+        return _means(rows)
+
+    @staticmethod
+    def _step(step: GradientStep, loss: Tensor, parameters: list[nn.Parameter], settings: UpdateSettings) -> bool:
+        norm = step.gradient(loss.backward, parameters)
+        finite = torch.isfinite(norm) & torch.isfinite(loss.detach())
+        return bool(step.apply(finite, norm, settings.max_grad_norm))
+
+
+def _means(rows: list[Terms]) -> Metrics:
+    if not rows:
+        return {}
+    return {name: float(np.mean([float(row[name]) for row in rows])) for name in rows[0]}
+
+
+register_class("DAACLearner", DAACLearner)

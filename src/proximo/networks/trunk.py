@@ -1,0 +1,82 @@
+"""The network that Hsuanwu's learners have over an encoder: one hidden layer that policy and values share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from proximo.files.encoding import register_class
+from proximo.functional.spaces import Space
+from proximo.networks.distributions import CategoricalDistribution
+from proximo.networks.encoders import BaseFeaturesExtractor
+from proximo.networks.published_encoders import BaseEncoder
+
+
+class TrunkEncoder(BaseFeaturesExtractor):
+    """An encoder, then LayerNorm, Tanh, a linear layer and ReLU; the encoder can be replaced."""
+
+    divides_images = True  # the encoder does
+
+    def __init__(
+        self,
+        observation_space: Space,
+        encoder_class: type[BaseEncoder],
+        feature_dim: int = 256,
+        hidden_dim: int = 256,
+        encoder_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(observation_space, hidden_dim)
+        self.encoder: nn.Module = encoder_class(observation_space, feature_dim, **(encoder_kwargs or {}))
+        self.trunk = nn.Sequential(
+            nn.LayerNorm(feature_dim), nn.Tanh(), nn.Linear(feature_dim, hidden_dim), nn.ReLU(inplace=True)
+        )
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return self.trunk(self.encoder(observations))
+
+
+class ActorCritic(nn.Module):
+    """The network without its encoder, which Hsuanwu calls ``ac``: it reads encoded observations [batch, feature]."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self._network = [network]  # in a list: its parameters are held by the parts
+        self.trunk, self.actor, self.critic = network.features_extractor.trunk, network.action_net, network.value_net
+
+    def _distribution(self, latent: Tensor) -> Any:
+        return self._network[0]._get_action_dist_from_latent(latent)
+
+    def get_value(self, obs: Tensor) -> Tensor:
+        """[batch, 1]"""
+        return self.critic(self.trunk(obs))
+
+    def get_action(self, obs: Tensor) -> Tensor:
+        """The likeliest actions."""
+        likeliest: Tensor = self._distribution(self.trunk(obs)).mode()
+        return likeliest
+
+    def get_action_and_value(self, obs: Tensor, actions: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Actions, those given or sampled; values [batch, 1], log-probabilities [batch, 1] and the mean entropy."""
+        latent = self.trunk(obs)
+        distribution = self._distribution(latent)
+        chosen = distribution.sample() if actions is None else actions
+        flat = chosen.flatten() if isinstance(distribution, CategoricalDistribution) else chosen
+        log_probs: Tensor = distribution.log_prob(flat)
+        return chosen, self.critic(latent), log_probs.unsqueeze(1), distribution.entropy().mean()
+
+
+class ActorAuxiliaryCritic(ActorCritic):
+    """With PPG's auxiliary value on the same trunk."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__(network)
+        self.aux_critic = network.auxiliary_value_net
+
+    def get_probs_and_aux_value(self, obs: Tensor) -> tuple[Any, Tensor, Tensor]:
+        """The distribution of the actions, values and auxiliary values, [batch, 1] each."""
+        latent = self.trunk(obs)
+        return self._distribution(latent), self.critic(latent.detach()), self.aux_critic(latent)
+
+
+register_class("TrunkEncoder", TrunkEncoder)

@@ -1,3 +1,0 @@
-"""rllte's module path of BaseEncoder."""
-
-from proximo.networks.published_encoders import BaseEncoder as BaseEncoder

@@ -1,3 +1,0 @@
-"""rllte's module path of BaseReward."""
-
-from proximo.rllte.xplore.reward import BaseReward as BaseReward

@@ -1,3 +1,0 @@
-"""rllte's module path of BaseStorage."""
-
-from proximo.rllte.xploit.storage.base import BaseStorage as BaseStorage
