@@ -75,7 +75,7 @@ def test_verification_passes(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
