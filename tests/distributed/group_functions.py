@@ -76,7 +76,7 @@ class Evaluator(BaseCallback):
                 time.sleep(0.05)
 
 
-def callbacks_and_files(folder: str) -> dict[str, Any]:
+def callbacks_and_files(folder: str, evaluating: float = 0.5) -> dict[str, Any]:
     """Who writes, who stops, who waits."""
     found: dict[str, Any] = {}
     place = Path(folder) / f"rank-{own_rank()}"  # on machines without a common disk
@@ -87,7 +87,7 @@ def callbacks_and_files(folder: str) -> dict[str, Any]:
         environments(2), n_eval_episodes=5, eval_freq=10, log_path="logs", best_model_save_path="best"
     )
     saving = CheckpointCallback(save_freq=24, save_path="saved", save_vecnormalize=True)
-    model.learn(24 * 8 * 2, callback=[evaluation, saving, Evaluator(3.0)], progress_bar=True)
+    model.learn(24 * 8 * 2, callback=[evaluation, saving, Evaluator(evaluating)], progress_bar=True)
     model.save("model")
     found["files"] = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
     found["evaluations"] = evaluation.evaluations_results

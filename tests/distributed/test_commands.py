@@ -78,7 +78,7 @@ def kill_during_training(words: tuple[str, ...], folder: Path, kills: int) -> in
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     launcher += ["--max-restarts", str(kills + 1), "--monitor-interval", "0.1", *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    random, done, newest, deadline = np.random.default_rng(0), 0, "", time.monotonic() + 60 + 60 * kills
+    random, done, newest, deadline = np.random.default_rng(0), 0, "", time.monotonic() + 240 + 60 * kills
     with subprocess.Popen(launcher, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as agent:
         try:
             while agent.poll() is None and time.monotonic() < deadline:

@@ -42,7 +42,7 @@ def test_who_is_launched(variables, expected):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("group")
-    return launch(callbacks_and_files, str(folder), folder=folder, PROXIMO_TIMEOUT="2")
+    return launch(callbacks_and_files, str(folder), folder=folder)
 
 
 def test_callbacks_files_and_models(trained):
@@ -74,6 +74,12 @@ def test_a_stop_by_one_rank_stops_all_where_one_process_would(trained):
         np.testing.assert_array_equal(weights, outcome(make_model("discrete", 8))["weights"])
 
 
+@pytest.mark.slow
+def test_an_evaluation_is_waited_for_longer_than_silence(tmp_path):
+    found = launch(callbacks_and_files, str(tmp_path), 25.0, folder=tmp_path, PROXIMO_TIMEOUT="15")
+    assert found[0]["together"] == (2, 0, 8, 384)
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -86,7 +92,8 @@ def test_a_stop_by_one_rank_stops_all_where_one_process_would(trained):
     ],
 )
 def test_the_failure_of_one_ends_all(tmp_path, kind, expected):
-    with Launched(fail_on_one_rank, (kind,), 2, tmp_path, PROXIMO_TIMEOUT="3") as launched:
+    patience = {"PROXIMO_TIMEOUT": "10"} if kind == "hang" else {}  # a busy machine is silent for seconds, too
+    with Launched(fail_on_one_rank, (kind,), 2, tmp_path, **patience) as launched:
         other = 1 if kind == "first" else 0
         text = launched.wait(60.0, ranks=[other])[other]
         assert launched.code(other) == 1, text

@@ -89,6 +89,7 @@ def train_on_both(hosts: Hosts, folder: Path) -> None:
         hosts.start(
             side, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "hosts",
             "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{ADDRESSES[0]}:29400", "--local-addr", ADDRESSES[side],
+            "--rdzv-conf", f"is_host={1 - side}",
             "-m", "proximo", "train", *TRAIN, *SHORT, "--runs-dir", str(folder / f"host-{side}"),
         )
         for side in range(2)
@@ -117,15 +118,15 @@ def test_a_cut_cable_ends_both_sides_and_the_run_goes_on(hosts, tmp_path):
     sides = [
         hosts.start(
             rank, "-m", "proximo", "train", *long, "--runs-dir", str(tmp_path / "cut"),
-            RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR=ADDRESSES[0], MASTER_PORT="29500", PROXIMO_TIMEOUT="5",
+            RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR=ADDRESSES[0], MASTER_PORT="29500", PROXIMO_TIMEOUT="20",
         )
         for rank in range(2)
     ]  # fmt: skip
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not list(tmp_path.glob("cut/*/checkpoints/model_1024_steps.zip")) and time.monotonic() < deadline:
         time.sleep(0.01)
     hosts.cut()
-    outputs = [side.communicate(timeout=120)[0] for side in sides]
+    outputs = [side.communicate(timeout=240)[0] for side in sides]
     for rank, (side, text) in enumerate(zip(sides, outputs, strict=True)):
         assert side.returncode not in (0, None), text
         assert f"rank {1 - rank} has not come to" in text or "another process has gone" in text, text

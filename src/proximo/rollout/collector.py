@@ -184,7 +184,6 @@ class Collector:
         """Hold what a single process with all environments would hold."""
         whole.reset()
         exchange.gather_rollout(buffer.rollout, whole.rollout, has_valid)
-        self.following_starts = exchange.gather_rows(self.episode_starts)  # type: ignore[assignment]
         if self.keep_final_observations:
             self._following = exchange.gather_rows(self.current_observations())
             first = exchange.share.first
@@ -199,6 +198,7 @@ class Collector:
         if is_stock(whole):
             whole.pos, whole.full = whole.buffer_size, True
             return
+        self.following_starts = exchange.gather_rows(self.episode_starts)  # type: ignore[assignment]
         for step in range(whole.buffer_size):
             self._add(whole, step, whole.rollout.episode_starts[step])
 
