@@ -49,7 +49,8 @@ def test_every_member_of_the_family_resumes_exactly(member, tmp_path):
     straight.logger.close()
     expected = weights(straight), logged(tmp_path / "log"), straight.generator.random()
     folder = CheckpointFolder(tmp_path / "checkpoints")
-    assert [folder.steps_of(path) for path in folder.all()] == [0, 96, 192, 288]
+    # one more at the end, unless checkpoints are boundaries, which have their places
+    assert [folder.steps_of(path) for path in folder.all()] == [0, 96, 192, 288] + ([] if boundary else [320])
     random.seed(99)
     np.random.seed(99)
     torch.manual_seed(99)

@@ -378,7 +378,7 @@ def test_an_augmentation_can_be_asked_for(tmp_path):
         (["train", "CartPole-v1", "--aug-coef", "0.3"], "there is no augmentation whose terms it could weigh"),
         (
             ["train", "CartPole-v1", "--algo", "trpo", "--augmentation", "identity"],
-            "trpo has no argument 'augmentation'",
+            "TRPO has no argument 'augmentation'",
         ),
         (["train", "CartPole-v1", "--use-sde", "true"], "use_sde"),
         (["train", "CartPole-v1", "--gamma", "3"], "gamma is 3.0; expected a number from 0 to 1"),

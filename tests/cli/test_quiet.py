@@ -47,7 +47,7 @@ def command(folder: Path, *words: str) -> tuple[list[str], dict[str, object]]:
 
 
 def test_what_workers_print_goes_to_a_file(folder):
-    words, options = command(folder, *WORDS, "--workers")
+    words, options = command(folder, *WORDS, "--workers", "--checkpoint-mode", "off")  # which would warn
     result = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, **options)
     assert result.returncode == 0, result.stderr
     assert "from C" not in result.stdout + result.stderr

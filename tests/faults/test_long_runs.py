@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def test_resumes_under_other_versions_say_so(tmp_path, tally, monkeypatch):
         monkeypatch.setattr(versions, "_version", lambda name, other=other: other.get(name) or real(name))
         with tally.case("resume under other versions"):
             again = case.algorithm.load(path, env=case.env())
-            with pytest.warns(UserWarning, match=rf"{package} is 0\.0\.1, it was {real(package)}"):
+            with pytest.warns(UserWarning, match=rf"{package} is 0\.0\.1, it was {re.escape(real(package))}"):
                 again.learn(32, reset_num_timesteps=False)
             with pytest.raises(NotExactError, match=rf"{package} is 0\.0\.1"):
                 case.algorithm.load(path, env=case.env()).resume(strict=True)

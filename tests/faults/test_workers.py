@@ -90,7 +90,7 @@ def trial_restart(tokens, kind, failing=1, start_method="fork"):
         env.step_arrays([0] * 4)
     with pytest.warns(RuntimeWarning, match=re.escape(CAUSES[kind].format(index=failing))) as caught:
         step = env.step_arrays([1] * 4)
-    assert "restart 1 of at most 5" in str(caught[0].message)
+    assert "restart 1 of at most 100" in str(caught[0].message)
     lost = [failing] if kind == "exception" else [failing // 2 * 2, failing // 2 * 2 + 1]
     kept = [index for index in range(4) if index not in lost]
     for index in lost:
@@ -187,7 +187,7 @@ def test_failures_of_resets_and_of_the_making(where, tmp_path):
         (tokens / "0").touch(), (tokens / "1").touch()
         env.processes[0].kill()
         env.processes[0].join()
-    with pytest.warns(RuntimeWarning, match="restart 2 of at most 5"):
+    with pytest.warns(RuntimeWarning, match="restart 2 of at most 100"):
         observations = env.reset()
     np.testing.assert_array_equal(observations[:, 1], 0)
     np.testing.assert_array_equal(observations[2:, 0], [12, 13])

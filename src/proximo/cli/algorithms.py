@@ -76,7 +76,8 @@ def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> 
 def check_arguments(agent: type[OnPolicyAlgorithm], policy: str, preset: Preset) -> dict[str, Any]:
     """The arguments of the model that ``preset`` describes; names that it does not take are refused."""
     arguments = preset.model_arguments()
-    known = (*agent.config_class.names(), *PRESET_ARGUMENTS)
+    taken = inspect.signature(agent).parameters  # TRPO takes no augmentation, say
+    known = [name for name in (*agent.config_class.names(), *PRESET_ARGUMENTS) if name in taken]
     for name in arguments:
         if name not in known:
             raise ValueError(f"{agent.__name__} has no argument {name!r}; {near_matches(name, known)}")
