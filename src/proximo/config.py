@@ -356,7 +356,7 @@ class UpdateSettings(PPOConfig):
     >>> UpdateSettings(objective="squared")
     Traceback (most recent call last):
     ...
-    ValueError: objective is 'squared'; expected 'clipped' or 'plain'
+    proximo.errors.ArgumentValueError: objective is 'squared'; expected 'clipped' or 'plain'
     """
 
     learning_rate: float = hyperparameter("Step size of the optimiser.", 3e-4, SCHEDULE)

@@ -126,8 +126,10 @@ class Group:
         store: Any = distributed.distributed_c10d._get_default_store()
         self._store, watched = store.clone(), store.clone()  # each thread has a connection of its own
         self._publish(self._store)
+        self._ended = threading.Event()
         self._watch = threading.Thread(target=self._watch_others, args=(watched,), name="proximo-group", daemon=True)
         self._watch.start()
+        atexit.register(self._end_watch)
         self._hook = sys.excepthook
         sys.excepthook = self._post_uncaught
 
@@ -272,9 +274,15 @@ class Group:
                         status = Status(*json.loads(text))
                         if rank not in self._heard or self._heard[rank][0] != status:
                             self._heard[rank] = (status, time.monotonic())
-                time.sleep(CHECK_EVERY)
+                if self._ended.wait(CHECK_EVERY):
+                    return
         except RuntimeError:  # rank 0, or the agent that keeps the store, has gone: an exchange will say so
             return
+
+    def _end_watch(self) -> None:
+        """Python ends threads that are left at its exit in the middle of the store's C++ code, which aborts."""
+        self._ended.set()
+        self._watch.join(3 * CHECK_EVERY)
 
     def _wait(self, work: Any, what: str) -> None:
         started = time.monotonic()

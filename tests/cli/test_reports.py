@@ -103,7 +103,7 @@ def test_numbers_are_whole_on_every_terminal(width, monkeypatch, capsys):
         ("evaluate RUN --episodes -3", "--episodes is -3; expected at least 1"),
         ("evaluate RUN --device foo", "--device is 'foo'"),
         ("evaluate", "name at least one run folder"),
-        ("evaluate RUN --model checkpoints/best.zip", "there are checkpoints/model_0_steps.zip, model.zip"),
+        ("evaluate RUN --model checkpoints/worst.zip", "there are checkpoints/best.zip, checkpoints/model_"),
         ("watch RUN --seed -3", "--seed is -3; expected at least 0"),
         ("watch RUN --window --episodes 0", "--episodes is 0; expected at least 1"),
         ("watch RUN --seconds 0", "--seconds is 0.0; expected a finite number above 0"),

@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a training in one process."""
-    from test_commands import SHORT, TRAIN, only_run, run
+    from test_launching import SHORT, TRAIN, only_run, run
 
     folder = tmp_path_factory.mktemp("alone")
     done = run(sys.executable, "-m", "proximo", "train", *TRAIN, *SHORT, "--runs-dir", str(folder))

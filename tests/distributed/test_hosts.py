@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_commands import SHORT, TRAIN, assert_same_run, only_run, run
+from test_launching import SHORT, TRAIN, assert_same_run, only_run, run
 
 pytestmark = pytest.mark.slow
 ADDRESSES = ("10.77.0.1", "10.77.0.2")

@@ -119,5 +119,5 @@ def test_readers_take_twice_the_steps_for_twice_the_length(name: str) -> None:
     length = 1_000 if name == "TOML under a dotted name" else 300
     read_once = steps_of(read, make(length))  # what is made at the first call
     once, twice = steps_of(read, make(length)), steps_of(read, make(2 * length))
-    assert once <= read_once
+    assert once <= read_once + 200  # a collection of garbage may come in between
     assert twice <= MOST * once + 200

@@ -17,10 +17,10 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from proximo import PPO
 from proximo.envs import DummyVecEnv
+from proximo.envs.adapters.torch_vec_env import TorchVecEnv
 from proximo.hsuanwu.common.engine import OnPolicyTrainer
 from proximo.networks import published_encoders
 from proximo.rllte.agent import PPO as RlltePPO
-from proximo.rllte.env.vec_env import TorchVecEnv
 from proximo.rllte.xploit import encoder as rllte_encoders
 
 IMAGE = spaces.Box(0, 255, (3, 40, 40), np.uint8)

@@ -339,7 +339,8 @@ def test_evaluations_are_written_as_sb3_writes_them(tmp_path):
             assert mine[key].dtype == them[key].dtype
         assert mine["timesteps"].tolist() == [12, 24]
         assert mine["results"].shape == (2, 3)
-    assert sorted(os.listdir(tmp_path / "ours")) == ["best_model.zip", "evaluations.npz"]
+    # the history that checkpoints hold the length of is a file of lines beside it
+    assert sorted(os.listdir(tmp_path / "ours")) == ["best_model.zip", "evaluations.jsonl", "evaluations.npz"]
 
 
 def test_evaluation_is_logged_at_its_own_step(tmp_path, untrained, capsys):

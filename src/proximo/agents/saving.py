@@ -80,6 +80,7 @@ class FileSide:
         custom_objects: dict[str, Any] | None = None,
         print_system_info: bool = False,
         force_reset: bool = True,
+        *,
         max_bytes: int | None = None,
         **kwargs: Any,
     ) -> Self:

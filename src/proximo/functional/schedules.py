@@ -106,7 +106,7 @@ def check_schedule_value(name: str, value: float, minimum: float = 0.0) -> None:
     >>> check_schedule_value("learning_rate", float("nan"))
     Traceback (most recent call last):
     ...
-    ValueError: learning_rate is nan; expected a finite number of at least 0
+    proximo.errors.ArgumentValueError: learning_rate is nan; expected a finite number of at least 0
     """
     if not minimum <= value < math.inf:
         raise ArgumentValueError(f"{name} is {value}; expected a finite number of at least {minimum:g}")

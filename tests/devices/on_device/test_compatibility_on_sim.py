@@ -61,7 +61,7 @@ def test_agents_of_rllte(kind: Any, options: dict[str, Any], tmp_path: Path) -> 
         assert torch.equal(weights(again.policy), weights(agent.policy))
         again.train(num_train_steps=128)
         trained += [agent, again]
-    assert trained[2].policy.device.type == "sim"
+    assert next(trained[2].policy.parameters()).device.type == "sim"
     assert_same(weights(trained[2].policy), weights(trained[0].policy))
     assert_same(weights(trained[3].policy), weights(trained[1].policy))
     assert not torch.allclose(weights(trained[3].policy), weights(trained[2].policy), atol=1e-4)
@@ -72,8 +72,11 @@ def test_other_observations_of_rllte(observations: str) -> None:
     trained = []
     for device in DEVICES:
         env = make_discrete_env(observations, num_envs=2, device=device, asynchronous=False)
-        shift = RandomShift(4).to(device) if observations == "PixelObsEnv" else None
-        agent = make_agent(PPO, device, env, shift, num_steps=4, batch_size=8, hidden_dim=8, feature_dim=16, n_epochs=1)
+        shift = RandomShift(4).to(device)
+        augmentation = shift if observations == "PixelObsEnv" else {"image": shift}
+        agent = make_agent(
+            PPO, device, env, augmentation, num_steps=4, batch_size=8, hidden_dim=8, feature_dim=16, n_epochs=1
+        )
         agent.train(num_train_steps=16)
         trained.append(weights(agent.policy))
     assert_same(*trained)
