@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launching import launch
-from trainings import train, train_all
+from trainings import train_all
 
 CASES: list[tuple[str, tuple[int, ...], int, dict[str, Any]]] = [
     ("discrete", (3, 5), 600, {}),
@@ -30,6 +30,13 @@ def together(tmp_path_factory):
     return launch(train_all, CASES, folder=tmp_path_factory.mktemp("gathered"))
 
 
+@pytest.fixture(scope="module")
+def by_one(tmp_path_factory):
+    """The same trainings in a process that is alone."""
+    cases = [(name, (sum(counts),), steps, changes) for name, counts, steps, changes in CASES]
+    return launch(train_all, cases, processes=1, folder=tmp_path_factory.mktemp("alone"))[0]
+
+
 def assert_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
     for name in ("steps", "episodes", "successes", "generator", "n_envs", "backend"):
         assert found[name] == expected[name], name
@@ -40,9 +47,8 @@ def assert_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=NAMES)
-def test_bit_equal_to_one_process(together, index):
-    name, counts, steps, changes = CASES[index]
-    alone = train(name, counts, steps, **changes)
+def test_bit_equal_to_one_process(together, by_one, index):
+    alone = by_one[index]
     assert alone["backend"] == "fused"
     for rank in range(2):
         assert_equal(together[rank][index], alone)

@@ -7,7 +7,7 @@ import pytest
 from launching import launch
 from test_gathered import assert_equal
 from test_sharded import STEADY
-from trainings import begin, begin_all, go_on, go_on_all, train
+from trainings import begin_all, go_on_all, train, train_all
 
 TOTAL = 24 * 8 * 4
 # case, environments of two processes, changes; PPG stops within a phase
@@ -24,25 +24,31 @@ def folders(tmp_path_factory):
     first = [(name, counts, f"{root}/{name}-of-two", TOTAL, 500, changes) for name, counts, changes in CASES]
     sharded = [(name, counts, f"{root}/{name}-sharded", TOTAL, 500, changes) for name, counts, changes in SHARDED]
     launch(begin_all, first + sharded, folder=root)
-    for name, counts, changes in CASES:
-        begin(name, counts, f"{root}/{name}-of-one", TOTAL, 500, **changes)
+    by_one = [(name, (8,), f"{root}/{name}-of-one", TOTAL, 500, changes) for name, _, changes in CASES]
+    launch(begin_all, by_one, processes=1, folder=root)
     second = [(name, counts, f"{root}/{name}-of-one") for name, counts, _ in CASES]
     second += [(name, (5, 3), f"{root}/{name}-sharded") for name, _, _ in SHARDED]
     return root, launch(go_on_all, second, folder=root)
 
 
-@pytest.mark.parametrize("index", range(len(CASES)), ids=NAMES)
-def test_two_processes_go_on_in_one(folders, index):
-    name, counts, changes = CASES[index]
-    assert_equal(go_on(name, counts, f"{folders[0]}/{name}-of-two"), train(name, counts, TOTAL, **changes))
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The whole trainings in a process that is alone."""
+    cases = [(name, (8,), TOTAL, changes) for name, _, changes in CASES]
+    return launch(train_all, cases, processes=1, folder=tmp_path_factory.mktemp("uninterrupted"))[0]
 
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=NAMES)
-def test_one_process_goes_on_in_two(folders, index):
-    name, counts, changes = CASES[index]
-    alone = train(name, counts, TOTAL, **changes)
+def test_two_processes_go_on_in_one(folders, uninterrupted, index, tmp_path):
+    task = (NAMES[index], (8,), f"{folders[0]}/{NAMES[index]}-of-two")
+    ((found,),) = launch(go_on_all, [task], processes=1, folder=tmp_path)
+    assert_equal(found, uninterrupted[index])
+
+
+@pytest.mark.parametrize("index", range(len(CASES)), ids=NAMES)
+def test_one_process_goes_on_in_two(folders, uninterrupted, index):
     for rank in range(2):
-        assert_equal(folders[1][rank][index], alone)
+        assert_equal(folders[1][rank][index], uninterrupted[index])
 
 
 @pytest.mark.parametrize("index", range(len(SHARDED)), ids=[name for name, _, _ in SHARDED])
