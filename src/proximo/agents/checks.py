@@ -52,6 +52,27 @@ def checked_intrinsic_reward(given: Any) -> IntrinsicReward | None:
     )
 
 
+def checked_twin(
+    algorithm: str,
+    given: str | type[ActorCriticPolicy],
+    resolved: type[ActorCriticPolicy],
+    twins: Mapping[type[ActorCriticPolicy], type[ActorCriticPolicy]],
+    base: type[ActorCriticPolicy],
+    need: str,
+) -> type[ActorCriticPolicy]:
+    """The policy class in the form that an algorithm trains, derived from ``base``: a stock policy's twin."""
+    name = given if isinstance(given, str) else given.__name__
+    if resolved.recurrent:
+        raise ValueError(f"{algorithm} cannot train {name}, a policy with memory; use RecurrentPPO for it")
+    resolved = twins.get(resolved, resolved)
+    if not issubclass(resolved, base):
+        raise TypeError(
+            f"{algorithm} cannot train {name}: {need}; derive it from {base.__module__}.{base.__name__} instead of "
+            "ActorCriticPolicy"
+        )
+    return resolved
+
+
 def check_second_value(policy: ActorCriticPolicy, buffer: RolloutBuffer, reward: str) -> None:
     """Raise where an intrinsic reward with a value of its own finds no place for it."""
     if getattr(policy.value_net, "out_features", 1) != 2:

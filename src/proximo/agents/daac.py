@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from proximo.agents.arguments import constructor_arguments
+from proximo.agents.checks import checked_twin
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
 from proximo.agents.together import Distributed
@@ -37,6 +38,7 @@ class DAAC(PPO):
     config_class: ClassVar[type[DAACConfig]] = DAACConfig
     default_learner_class: ClassVar[type[Any]] = DAACLearner
     run_name: ClassVar[str] = "DAAC"
+    one_value: ClassVar[str | None] = "its policy learns one advantage"
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = {
         **DECOUPLED_POLICY_ALIASES,
         **RECURRENT_POLICY_ALIASES,  # known, to be refused in clear words
@@ -91,24 +93,9 @@ class DAAC(PPO):
 
     def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
         resolved = super()._resolve_policy(policy)
-        name = policy if isinstance(policy, str) else policy.__name__
-        if resolved.recurrent:
-            raise ValueError(f"DAAC cannot train {name}, a policy with memory; use RecurrentPPO for it")
-        resolved = DECOUPLED_TWINS.get(resolved, resolved)
-        if not issubclass(resolved, DecoupledPolicy):
-            raise TypeError(
-                f"DAAC cannot train {name}: policy and value must share nothing; derive it from "
-                "proximo.networks.decoupled.DecoupledPolicy instead of ActorCriticPolicy"
-            )
-        return resolved
-
-    def _bind_intrinsic_reward(self) -> None:
-        if self.intrinsic_reward is not None and self.intrinsic_reward.own_value:
-            raise ValueError(
-                "DAAC cannot give an intrinsic reward a value of its own: its policy learns one advantage; leave "
-                "own_value out, or use PPO"
-            )
-        super()._bind_intrinsic_reward()
+        return checked_twin(
+            "DAAC", policy, resolved, DECOUPLED_TWINS, DecoupledPolicy, "policy and value must share nothing"
+        )
 
     def _sharding_obstacle(self) -> str | None:
         return super()._sharding_obstacle() or "DAAC learns from all rows"

@@ -79,6 +79,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     config_class: ClassVar[type[OnPolicyConfig]]
     default_learner_class: ClassVar[type[Any]]
     run_name: ClassVar[str] = "OnPolicyAlgorithm"  # of TensorBoard runs
+    one_value: ClassVar[str | None] = None  # why an intrinsic reward can have no value of its own
 
     rollout_buffer: RolloutBuffer
     learner: Any
@@ -232,6 +233,11 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         reward = self.intrinsic_reward
         if reward is None:
             return
+        if reward.own_value and self.one_value is not None:
+            raise ValueError(
+                f"{self.run_name} cannot give an intrinsic reward a value of its own: {self.one_value}; leave "
+                "own_value out, or use PPO"
+            )
         reward.bind(self.observation_space, self.action_space, self.n_envs, self.device)
         if reward.own_value:
             check_second_value(self.policy, self.rollout_buffer, type(reward).__name__)

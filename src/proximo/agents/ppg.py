@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from proximo.agents.arguments import constructor_arguments
-from proximo.agents.checks import checked_learner_class
+from proximo.agents.checks import checked_learner_class, checked_twin
 from proximo.agents.on_policy import MaybeCallback, OnPolicyAlgorithm
 from proximo.agents.ppo import PPO
 from proximo.agents.together import Distributed
@@ -42,6 +42,7 @@ class PPG(PPO):
     config_class: ClassVar[type[PPGConfig]] = PPGConfig
     default_learner_class: ClassVar[type[Any]] = PPGLearner
     run_name: ClassVar[str] = "PPG"
+    one_value: ClassVar[str | None] = "its auxiliary phase distils one value"
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = {
         **PHASIC_POLICY_ALIASES,
         **RECURRENT_POLICY_ALIASES,  # known, to be refused in clear words
@@ -104,28 +105,11 @@ class PPG(PPO):
 
     def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
         resolved = super()._resolve_policy(policy)
-        name = policy if isinstance(policy, str) else policy.__name__
-        if resolved.recurrent:
-            raise ValueError(f"PPG cannot train {name}, a policy with memory; use RecurrentPPO for it")
-        resolved = PHASIC_TWINS.get(resolved, resolved)
-        if not issubclass(resolved, PhasicPolicy):
-            raise TypeError(
-                f"PPG cannot train {name}: it needs an auxiliary value; derive it from "
-                "proximo.networks.phasic.PhasicPolicy instead of ActorCriticPolicy"
-            )
-        return resolved
+        return checked_twin("PPG", policy, resolved, PHASIC_TWINS, PhasicPolicy, "it needs an auxiliary value")
 
     def _setup_model(self) -> None:
         super()._setup_model()
         self.companions["learner"] = self.learner  # a checkpoint holds the rollouts of the unfinished phase
-
-    def _bind_intrinsic_reward(self) -> None:
-        if self.intrinsic_reward is not None and self.intrinsic_reward.own_value:
-            raise ValueError(
-                "PPG cannot give an intrinsic reward a value of its own: its auxiliary phase distils one value; leave "
-                "own_value out, or use PPO"
-            )
-        super()._bind_intrinsic_reward()
 
     def _make_learner(self) -> PPGLearner:
         phase = PhaseBuffer(self.rollouts_per_phase, self.n_steps, self.n_envs, self.observation_space)

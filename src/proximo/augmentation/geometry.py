@@ -85,13 +85,17 @@ class RandomTranslate(ImageAugmentation):
         return canvas
 
 
-class RandomFlip(ImageAugmentation):
-    """Left and right exchanged, for each image with probability ``p``."""
+class SomeImages(ImageAugmentation):
+    """Base of those that change each image with probability ``p``."""
 
     def __init__(self, p: float = 0.2) -> None:
         super().__init__()
         check_probability(p)
         self.p = p
+
+
+class RandomFlip(SomeImages):
+    """Left and right exchanged, for each image with probability ``p``."""
 
     def forward(self, x: Tensor) -> Tensor:
         check_images(x)
@@ -99,13 +103,8 @@ class RandomFlip(ImageAugmentation):
         return torch.where(chosen, x.flip(3), x)
 
 
-class RandomRotate(ImageAugmentation):
+class RandomRotate(SomeImages):
     """Turned by 90, 180 or 270 degrees, for each image with probability ``p``; images must be square."""
-
-    def __init__(self, p: float = 0.2) -> None:
-        super().__init__()
-        check_probability(p)
-        self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
         check_images(x)
