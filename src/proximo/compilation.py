@@ -190,24 +190,23 @@ def linked(signature: str) -> Callable[[Function], Any]:
     return decorate
 
 
-def inner(function: Function) -> Any:
-    """A function whose code goes into the one kernel that calls it; it has no Python wrapper, which costs time too."""
-    return _inner(function)
-
-
 def inlined(function: Function) -> Any:
-    """An inner function that always becomes part of its caller's loop, so that the loop can be vectorised."""
-    return _inner(function, forceinline=True)
+    """A function that becomes part of whoever calls it; it has no Python wrapper, which costs time too.
+
+    Left to choose, LLVM calls some by their symbol. In the process that compiles, that symbol is the function as it was
+    compiled alone; in one that loads the cache, the copy within the caller's code, which may round otherwise.
+    """
+    return _inlined(function, FASTMATH)
 
 
 def inlined_as_written(function: Function) -> Any:
     """An inlined function whose operations are neither reordered nor fused, for those whose rounding is the point."""
-    return _inner(function, forceinline=True, fastmath=False)
+    return _inlined(function, False)
 
 
-def _inner(function: Function, **options: Any) -> Any:
+def _inlined(function: Function, fastmath: Any) -> Any:
     import numba
 
     njit: Any = numba.njit
-    settings = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "fastmath": FASTMATH}
-    return njit(**(settings | options))(function)
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy", "fastmath": fastmath}
+    return njit(forceinline=True, **options)(function)

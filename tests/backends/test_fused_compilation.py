@@ -17,7 +17,7 @@ from proximo import compilation
 
 KERNELS = """
 import numba
-from proximo.compilation import inlined, inner, kernel, linked
+from proximo.compilation import inlined, kernel, linked
 
 @inlined
 def double(x):
@@ -27,7 +27,7 @@ def double(x):
 def next_number(x):
     return double(x) + 1
 
-@inner
+@inlined
 def twice(x):
     return next_number(next_number(x))
 
@@ -56,6 +56,38 @@ def test_the_second_process_finds_the_code_of_the_first(tmp_path, variable):
     assert second.stderr == ""
     assert list((tmp_path / "cache").rglob("*.nbi"))
     assert not list(tmp_path.glob("__pycache__/*.nbi"))
+
+
+TRAININGS = """
+import hashlib
+from proximo import A2C, PPO, make_vec_env
+from proximo.envs.testing.environments import IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
+
+for name, algorithm, env, options in (
+    ("discrete", PPO, "CartPole-v1", {}),
+    ("rmsprop", A2C, "CartPole-v1", {}),
+    ("box", PPO, "Pendulum-v1", {}),
+    ("state dependent", PPO, "Pendulum-v1", {"use_sde": True}),
+    ("multidiscrete", PPO, IdentityEnvMultiDiscrete, {}),
+    ("multibinary", PPO, IdentityEnvMultiBinary, {}),
+):
+    model = algorithm("MlpPolicy", make_vec_env(env, 2, seed=0), n_steps=32, seed=0, **options).learn(128)
+    weights = b"".join(parameter.detach().numpy().tobytes() for parameter in model.policy.parameters())
+    print(model.backend, name, hashlib.sha256(weights).hexdigest())
+"""
+
+
+def test_the_process_that_compiles_rounds_as_those_that_load(tmp_path):
+    """The first training on a machine is the same as its repetition, to the bit."""
+    variables = {**os.environ, "PROXIMO_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", TRAININGS]
+    first, second = (
+        subprocess.run(command, env=variables, capture_output=True, text=True, check=True) for _ in range(2)
+    )
+    assert "compiling kernels, once" in first.stderr
+    assert "compiling" not in second.stderr
+    assert first.stdout.count("fused") == 6
+    assert first.stdout == second.stdout
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the names are those of x86-64")

@@ -16,7 +16,7 @@ from proximo.backends.fused.layers import last_layer
 from proximo.backends.fused.simd import floats, integers, plan_at, shift
 from proximo.backends.fused.state_dependent import state_dependent_gradient, state_dependent_log_probs
 from proximo.backends.fused.structures import Head
-from proximo.compilation import inner, linked
+from proximo.compilation import inlined, linked
 
 CATEGORICAL, BERNOULLI, GAUSSIAN = int(Head.CATEGORICAL), int(Head.BERNOULLI), int(Head.GAUSSIAN)
 STATE_DEPENDENT = int(Head.STATE_DEPENDENT)
@@ -57,7 +57,7 @@ def normalize_groups(plan_address, stride):
         first = end
 
 
-@inner
+@inlined
 def categorical_log_probs(plan, stride, rows):
     layer, groups, actions = last_layer(plan), integers(plan.groups), floats(plan.actions)
     log_probs, entropies, logs, first = floats(plan.log_probs), floats(plan.entropies), floats(layer.output), 0
@@ -69,7 +69,7 @@ def categorical_log_probs(plan, stride, rows):
         first += groups[group]
 
 
-@inner
+@inlined
 def categorical_gradient(plan, stride, rows, entropy_weight):
     """∂log p(a)/∂logit = 1[chosen] − p, ∂entropy/∂logit = −p (log p + entropy of the group)."""
     layer, groups, actions = last_layer(plan), integers(plan.groups), floats(plan.actions)
@@ -85,7 +85,7 @@ def categorical_gradient(plan, stride, rows, entropy_weight):
         first = end
 
 
-@inner
+@inlined
 def bernoulli_log_probs(plan, stride, rows):
     """log p(a) = min(±z, 0) − log(1 + e^−|z|), entropy = log(1 + e^−|z|) + |z| / (1 + e^|z|).
 
@@ -102,7 +102,7 @@ def bernoulli_log_probs(plan, stride, rows):
             entropies[lane] += log_partition + abs(z) * tail / (ONE + tail)
 
 
-@inner
+@inlined
 def bernoulli_gradient(plan, stride, entropy_weight):
     """∂log p(a)/∂z = a − p, ∂entropy/∂z = −z p (1 − p)."""
     layer, actions, weights = last_layer(plan), floats(plan.actions), floats(plan.log_prob_gradients)
@@ -114,7 +114,7 @@ def bernoulli_gradient(plan, stride, entropy_weight):
             error[index + lane] = weights[lane] * (actions[index + lane] - p) - entropy_weight * z * p * (ONE - p)
 
 
-@inner
+@inlined
 def gaussian_log_probs(plan, stride):
     """log p(a) = −½((a − mean)/σ)² − log σ − ½ log 2π, entropy = ½ + ½ log 2π + log σ."""
     mean, actions, log_std = floats(last_layer(plan).output), floats(plan.actions), floats(plan.log_std)
@@ -127,7 +127,7 @@ def gaussian_log_probs(plan, stride):
             entropies[lane] += HALF + constant
 
 
-@inner
+@inlined
 def gaussian_gradient(plan, stride, rows, entropy_weight, accumulate):
     """∂log p(a)/∂mean = (a − mean)/σ², ∂log p(a)/∂log σ = ((a − mean)/σ)² − 1, ∂entropy/∂log σ = 1."""
     layer, actions, weights = last_layer(plan), floats(plan.actions), floats(plan.log_prob_gradients)
@@ -174,7 +174,7 @@ def head_gradient(plan_address, stride, rows, entropy_weight, accumulate):
         state_dependent_gradient(plan_address, stride, rows, entropy_weight, accumulate)
 
 
-@inner
+@inlined
 def choose_category(probabilities, stride, count, uniform):
     """The first choice whose cumulated probability exceeds a uniform number in [0, 1)."""
     chosen, cumulated = 0, ZERO

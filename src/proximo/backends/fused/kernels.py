@@ -40,7 +40,7 @@ from proximo.backends.fused.simd import (
 )
 from proximo.backends.fused.state_dependent import perturb
 from proximo.backends.fused.structures import ActionKind, Column, Role, Status
-from proximo.compilation import inner, kernel, linked
+from proximo.compilation import inlined, kernel, linked
 
 ACTOR, CRITIC = int(Role.ACTOR), int(Role.CRITIC)
 DONE, KL_EXCEEDED = int(Status.DONE), int(Status.KL_EXCEEDED)
@@ -75,7 +75,7 @@ def run_network(layers, count, observations, rows, stride, by_rows):
     return finite
 
 
-@inner
+@inlined
 def store_number(address, kind, place, number):
     """Write an action in the number type of its array."""
     if kind == INT64:
@@ -88,7 +88,7 @@ def store_number(address, kind, place, number):
         floats(address)[place] = number
 
 
-@inner
+@inlined
 def store_actions(plan, target, first, rows, stride):
     """Actions as chosen go to the rollout; the environment gets them within its bounds, or from its first number on."""
     actions, size = floats(plan.actions), plan.action_size
@@ -159,7 +159,7 @@ def predict_values(plan_address, observations, values, few_from):
         start += rows
 
 
-@inner
+@inlined
 def decide(update, metrics, squares):
     """The loss, and whether the minibatch may be applied: divergence is looked at after the gradient."""
     loss = metrics[POLICY_LOSS] + update.ent_coef * metrics[ENTROPY_LOSS] + update.vf_coef * metrics[VALUE_LOSS]
@@ -168,7 +168,7 @@ def decide(update, metrics, squares):
     return loss, (KL_EXCEEDED if metrics[APPROX_KL] > 1.5 * update.target_kl else DONE)
 
 
-@inner
+@inlined
 def wait_for_other(barrier, role, count):
     """Wait until the other thread has reached minibatch ``count`` too; False when it will not come.
 
@@ -188,7 +188,7 @@ def wait_for_other(barrier, role, count):
     return True
 
 
-@inner
+@inlined
 def minibatches_per_epoch(update):
     return (update.samples + update.batch_size - 1) // update.batch_size
 

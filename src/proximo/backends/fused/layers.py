@@ -6,7 +6,7 @@ from __future__ import annotations
 from proximo.backends.fused.elementary import ONE, ZERO, F, exp, sigmoid, tanh
 from proximo.backends.fused.simd import AVX512, LANES, dot_products, floats, layer_at, shift, tile, transpose_block
 from proximo.backends.fused.structures import LAYER, Activation
-from proximo.compilation import inlined, inner, linked
+from proximo.compilation import inlined, linked
 from proximo.networks.flat_parameters import ALIGNMENT  # so that tiles may read past the end of a row
 
 LEAK = F(0.01)  # torch's default slope of LeakyReLU
@@ -189,7 +189,7 @@ def forward_row(layers, count, row, stride):
                 floats(layer.output)[output * stride + row] = result[output]
 
 
-@inner
+@inlined
 def add_weight_gradient(layer, stride, rows, accumulate):
     """``weight_gradient[output, input] (+)= Σ over samples of error · input``, the sum running over ``rows`` lanes."""
     error, samples, sample_size = floats(layer.error), floats(layer.input_rows), padded(layer.inputs)

@@ -11,7 +11,7 @@ from proximo.backends.fused.layers import LAYER_BYTES, backward, forward, padded
 from proximo.backends.fused.masks import apply_masks
 from proximo.backends.fused.simd import floats, integers, layer_at, plan_at, shift, update_at
 from proximo.backends.fused.structures import Column, Objective
-from proximo.compilation import inner, linked
+from proximo.compilation import inlined, linked
 
 CLIPPED = int(Objective.CLIPPED)
 POLICY_LOSS, VALUE_LOSS, ENTROPY_LOSS = int(Column.POLICY_LOSS), int(Column.VALUE_LOSS), int(Column.ENTROPY_LOSS)
@@ -30,7 +30,7 @@ def gather(layer_address, features, order, rows, stride):
     transpose(floats(layer.input_rows), size, floats(layer.input), stride, stride, layer.inputs)
 
 
-@inner
+@inlined
 def scale_advantages(update, order, rows):
     """Advantages of a minibatch, with mean 0 and standard deviation 1 (n − 1 in the denominator) if so wished."""
     advantages, scaled = floats(update.advantages), floats(update.scaled_advantages)
@@ -50,7 +50,7 @@ def scale_advantages(update, order, rows):
         scaled[row] = (scaled[row] - F(mean)) * scale
 
 
-@inner
+@inlined
 def policy_objective(plan, update, order, advantages, rows, batch, metrics):
     """−min(r·A, clip(r)·A) with r = p/p_old, or −A·log p: adds to the metrics, leaves ∂loss/∂log p per lane."""
     log_probs, entropies, gradients = floats(plan.log_probs), floats(plan.entropies), floats(plan.log_prob_gradients)
@@ -106,7 +106,7 @@ def actor_gradient(plan_address, update_address, order, batch, metrics):
         backward(plan.layers, plan.policy_layers, stride, rows, start > 0)
 
 
-@inner
+@inlined
 def value_error(update, order, values, error, rows, batch, metrics):
     """(return − V)², with V kept within ``clip_range_vf`` of its old value if that is not negative.
 

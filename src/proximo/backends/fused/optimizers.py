@@ -8,7 +8,7 @@ import math
 from proximo.backends.fused.elementary import ONE, ZERO, F
 from proximo.backends.fused.simd import floats, segment_at, shift, update_at
 from proximo.backends.fused.structures import SEGMENT, Optimizer
-from proximo.compilation import inner, linked
+from proximo.compilation import inlined, linked
 
 ADAM, RMSPROP_TF = int(Optimizer.ADAM), int(Optimizer.RMSPROP_TF)
 SEGMENT_BYTES = SEGMENT.itemsize
@@ -28,7 +28,7 @@ def squared_norm(update_address, role):
     return total
 
 
-@inner
+@inlined
 def adam(parameter, gradient, momentum, variance, size, step, scale, update):
     """m ← m + (1 − β₁)(g − m), v ← β₂ v + (1 − β₂) g², p ← p − lr / (1 − β₁ᵗ) · m / (√(v / (1 − β₂ᵗ)) + ε)."""
     new_share = F(1.0 - update.momentum_decay)
@@ -43,7 +43,7 @@ def adam(parameter, gradient, momentum, variance, size, step, scale, update):
         parameter[place] -= step_size * momentum[place] / (F(math.sqrt(variance[place])) * correction + epsilon)
 
 
-@inner
+@inlined
 def rmsprop(parameter, gradient, variance, size, scale, update):
     """v ← α v + (1 − α) g², p ← p − lr · g / (√v + ε), or, as TensorFlow has it, / √(v + ε)."""
     decay, new_share = F(update.variance_decay), F(1.0 - update.variance_decay)

@@ -11,7 +11,7 @@ import math
 from proximo.backends.fused.elementary import HALF, HALF_LOG_TWO_PI, ONE, ZERO, F, exp
 from proximo.backends.fused.layers import last_layer, matrix_vector, multiply, padded, transpose
 from proximo.backends.fused.simd import exploration_at, floats, plan_at, shift
-from proximo.compilation import inner, linked
+from proximo.compilation import inlined, linked
 
 TWO = F(2)
 
@@ -37,7 +37,7 @@ def perturb(plan_address, matrices, first, rows, stride, by_rows, noise):
         matrix_vector(weights, size, actions, latent, shift(noise, row * actions))
 
 
-@inner
+@inlined
 def find_variances(plan, layer, exploration, stride):
     """v = latent² · σ² + ε with σ = eˢ or, where ``expln`` is set and s > 0, σ = 1 + log(1 + s + ε)."""
     columns, latents, squares = exploration.columns, floats(layer.input), floats(exploration.squared_latents)
@@ -72,7 +72,7 @@ def state_dependent_log_probs(plan_address, stride):
             entropies[lane] += HALF + constant
 
 
-@inner
+@inlined
 def find_errors(plan, layer, exploration, stride, rows, entropy_weight):
     """∂log p/∂mean = (a − mean)/v, ∂log p/∂v = ½((a − mean)²/v − 1)/v, ∂entropy/∂v = ½/v."""
     mean, error, actions = floats(layer.output), floats(layer.error), floats(plan.actions)
