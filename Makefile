@@ -23,7 +23,7 @@ NUMERIC_TESTS := tests/test_rounding.py tests/backends tests/learners tests/pari
 	tests/agents/test_determinism.py tests/faults/test_determinism.py \
 	-k "not learns and not learn_on_kernels and not test_cartpole"
 
-.PHONY: help demo test lint test-arithmetic test-clients test-install test-slow bench bench-all format clean
+.PHONY: help demo test lint test-arithmetic test-clients test-install dist-test test-slow bench bench-all format clean
 
 help:
 	@echo "make demo             install, train PPO on CartPole-v1 until solved, film the agent"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-arithmetic  the numeric tests as other x86-64 CPUs compute: without FMA; with AVX2 and two threads"
 	@echo "make test-clients     RL Zoo, PettingZoo, highway-env, imitation and others, unchanged; a virtual environment of its own"
 	@echo "make test-install     each extra alone, installed and used offline, its packages read-only: about ten minutes"
+	@echo "make dist-test        the source distribution and the wheel, built and used in an empty environment"
 	@echo "make test-slow        the long proofs: trainings to a score, faults in great number"
 	@echo "make bench            the speed comparison with Stable-Baselines3"
 	@echo "make bench-all        that, and those with rllte, of PPG, of checkpoints and of clients: hours"
@@ -62,7 +63,10 @@ test-clients: $(VENV)-clients/.installed
 	OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest -n $(PYTEST_WORKERS) -m slow tests/clients
 
 test-install: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m slow tests/installation
+	$(BIN)/python -m pytest -m slow tests/installation/test_extras.py
+
+dist-test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m "slow or not slow" tests/installation/test_distribution.py
 
 # the faults are counted by one process, which writes their table; trainings can share the cores
 test-slow: $(VENV)/.installed-test
