@@ -28,6 +28,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import tomli_w
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -312,13 +313,8 @@ def write_measured(results: list[dict[str, Any]]) -> None:
             mean = float(np.mean([np.mean(run["evaluation"]) for run in chosen]))
             measured[algo][preset_of(robot, noise)] = {"mean": round(mean, 1), "seeds": len(chosen)}
     header = "# What presets reached: the mean over seeds of the evaluation after the training.\n\n"
-    tables = (f"[{algo}]\n" + "".join(f'"{name}" = {inline(row)}\n' for name, row in sorted(rows.items()))
-              for algo, rows in measured.items())  # fmt: skip
-    MEASURED.write_text(header + "\n".join(tables))
-
-
-def inline(row: dict[str, float]) -> str:
-    return f"{{ mean = {row['mean']}, seeds = {row['seeds']} }}"
+    tables = {algo: dict(sorted(rows.items())) for algo, rows in measured.items()}
+    MEASURED.write_text(header + tomli_w.dumps(tables))
 
 
 def main() -> int:

@@ -115,10 +115,20 @@ _announced = False
 _keep_alive: list[Any] = []  # compiled functions that others call by address
 
 
-def _cache_for(sources: Path) -> Path | None:
+def _cache_for(source: Path) -> Path | None:
+    """Where the kernels of a source file are kept; of a zipped or frozen install, which has no such files, nowhere."""
+    sources = source.parent
     if sources not in _chosen:
-        folder = cache_folder(sources)
-        _chosen[sources] = folder if usable(folder) else None
+        if source.is_file():
+            folder = cache_folder(sources)
+            _chosen[sources] = folder if usable(folder) else None
+        else:
+            _chosen[sources] = None
+            warnings.warn(
+                f"compiled kernels cannot be kept ({source} is no file of its own), so every process compiles them "
+                "again; install Proximo as files to avoid that",
+                stacklevel=2,
+            )
     return _chosen[sources]
 
 
@@ -156,7 +166,7 @@ def _announcing() -> Iterator[None]:
 
 
 def _compile(decorator: Callable[..., Any], function: Function, signature: str, fastmath: bool) -> Any:
-    folder = _cache_for(Path(function.__code__.co_filename).parent)
+    folder = _cache_for(Path(function.__code__.co_filename))
     options = {"error_model": "numpy", "fastmath": FASTMATH if fastmath else False}
     with _announcing(), _numba_cache_in(folder) if folder else contextlib.nullcontext():
         return decorator(signature, cache=folder is not None, **options)(function)

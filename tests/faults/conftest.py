@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,10 +27,11 @@ class Tally:
         self.passed[kind] += count
 
     def rows(self) -> dict[str, str]:
-        return {kind: f"| {kind} | {self.tried[kind]:,} | {self.passed[kind]:,} |" for kind in self.tried}
+        date = datetime.datetime.now(datetime.UTC).date()
+        return {kind: f"| {kind} | {self.tried[kind]:,} | {self.passed[kind]:,} | {date} |" for kind in self.tried}
 
     def write(self, path: Path) -> None:
-        """Write the table; kinds that were not tried this time keep the row they have."""
+        """Write the table; kinds that were not tried this time keep the row they have, with its date."""
         written = path.read_text().splitlines() if path.exists() else []
         kept = {line.split("|")[1].strip(): line for line in written if line.startswith("| ")}
         kept.pop("fault", None)
@@ -37,7 +39,7 @@ class Tally:
 
 
 def as_table(rows: Mapping[str, str]) -> str:
-    return "\n".join(["| fault | tried | passed |", "|---|---|---|", *(rows[kind] for kind in sorted(rows))])
+    return "\n".join(["| fault | tried | passed | date |", "|---|---|---|---|", *(rows[kind] for kind in sorted(rows))])
 
 
 _TALLY = pytest.StashKey[Tally]()

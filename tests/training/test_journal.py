@@ -54,8 +54,10 @@ def test_a_long_session_writes_its_times_on_the_way(tmp_path, clock):
         for _ in range(10):
             clock[0] += 25.0
             journal._between_iterations()
-    times = [sum(entry["seconds"].values()) for entry in read_journal(journal.path) if entry["event"] == "time"]
+    written = [json.loads(line) for line in journal.path.read_text().splitlines()]
+    times = [sum(entry["seconds"].values()) for entry in written if entry["event"] == "time"]
     assert times == [75.0, 150.0, 225.0]
+    assert [entry["event"] for entry in read_journal(journal.path)] == ["start", "time", "end"]  # the last of them
 
 
 def test_as_a_callback_it_hears_of_rollouts_and_updates_only(tmp_path):

@@ -113,7 +113,7 @@ class HostRun:
     @property
     def seconds(self) -> float:
         """Spent in training."""
-        return self._seconds + ((time.time_ns() - self.model.start_time) / 1e9 if self._running else 0.0)
+        return self._seconds + ((time.monotonic_ns() - self.model._started) / 1e9 if self._running else 0.0)
 
     def run(
         self,
@@ -141,7 +141,7 @@ class HostRun:
             callbacks.append(BeforeRollouts(evaluate_every, evaluate))
         stop = StopOnSignal(checkpoints if model.env is not None and model.env.has_state() else None)
         try:
-            model.start_time, self._running = time.time_ns(), True
+            model._started, self._running = time.monotonic_ns(), True
             with _receiving_signals(stop):
                 steps = updates * model.n_steps * model.n_envs
                 model.learn(steps, [*callbacks, stop], log_interval=1, reset_num_timesteps=False, **options)

@@ -150,7 +150,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             precision=precision,
         )
         self.num_timesteps = 0
-        self.start_time = 0
+        self._started = time.monotonic_ns()
         self.ep_info_buffer: deque[Info] = deque(maxlen=stats_window_size)
         self.ep_success_buffer: deque[bool] = deque(maxlen=stats_window_size)
         self._stats_window_size = stats_window_size
@@ -450,7 +450,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         collector = self._required_collector()
         if self._exchange is not None and self._is_sharded() != (self._own_buffer is None):
             self._distribute(self._exchange)  # something has changed since the model was made
-        self.start_time = time.time_ns()
+        self._started = time.monotonic_ns()
         if reset_num_timesteps:
             self._training_state = None
             self.num_timesteps = 0
@@ -552,9 +552,18 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
+    @property
+    def start_time(self) -> int:
+        """Nanoseconds: ``time.time_ns() - start_time`` is how long it trains, though somebody may set the clock."""
+        return time.time_ns() - (time.monotonic_ns() - self._started)
+
+    @start_time.setter
+    def start_time(self, nanoseconds: int) -> None:
+        self._started = time.monotonic_ns() - (time.time_ns() - int(nanoseconds))
+
     def dump_logs(self, iteration: int = 0) -> None:
         """Write what was recorded, with the time and the statistics of the latest episodes."""
-        elapsed = max((time.time_ns() - self.start_time) / 1e9, sys.float_info.epsilon)
+        elapsed = max((time.monotonic_ns() - self._started) / 1e9, sys.float_info.epsilon)
         record = self.logger.record
         if iteration > 0:
             record("time/iterations", iteration, exclude="tensorboard")

@@ -7,7 +7,8 @@ import itertools
 import math
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from proximo.data import Array
 from proximo.errors import ModelFileError, near_matches
 from proximo.files.budgets import Budgets
-from proximo.files.plain_text import parse_json, printable
+from proximo.files.plain_text import bounded_lines, parse_json, printable
 from proximo.functional.statistics import mean_intervals
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 
 LEGEND_WIDTH = 72  # characters
 LEGEND_LINES_WITHIN = 6
+MOST_COLUMNS = 4096
+MOST_NUMBERS = 2**24  # of all curves of a file: 16 bytes each
 
 LABELS = {
     "time/total_timesteps": "environment steps",
@@ -46,35 +49,53 @@ def read_curve(run: str | os.PathLike[str], x: str, y: str) -> tuple[NDArray[np.
     ``run`` is the run folder or the file.
     """
     path = progress_file(Path(run))
-    columns, rows = _read_table(path)
+    columns: dict[str, None] = {}
+    curve = _Curve()
+    for row in _rows(path):
+        columns.update(dict.fromkeys(row))
+        curve.add(_number(row.get(x)), _number(row.get(y)))
     for key in (x, y):
         if key not in columns:
-            raise ValueError(f"{path} has no column {key!r}; {near_matches(key, columns[:100])}")
-    curve = _curve([(_number(row.get(x)), _number(row.get(y))) for row in rows])
-    if not len(curve[0]):
+            raise ValueError(f"{path} has no column {key!r}; {near_matches(key, list(columns)[:100])}")
+    if not curve.x:
         raise ValueError(f"{path} has no row in which both {x!r} and {y!r} are numbers")
-    return curve
+    return curve.points()
 
 
 def read_curves(
     run: str | os.PathLike[str], x: str = "time/total_timesteps"
 ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Every column of a run's progress file over column ``x``; columns without a finite number are left out."""
-    columns, rows = _read_table(progress_file(Path(run)))
-    points: dict[str, list[tuple[float, float]]] = {name: [] for name in columns}
-    for row in rows:
-        place = _number(row.get(x))
+    path = progress_file(Path(run))
+    curves: dict[str, _Curve] = {}
+    left = MOST_NUMBERS
+    for row in _rows(path):
+        place, left = _number(row.get(x)), left - len(row)
+        if left < 0:
+            raise ValueError(f"{path} holds more than {MOST_NUMBERS} numbers; give a part of it")
         for name, value in row.items():
-            points[name].append((place, _number(value)))
-    curves = {name: _curve(pairs) for name, pairs in points.items()}
-    return {name: curve for name, curve in curves.items() if len(curve[0])}
+            curves.setdefault(name, _Curve()).add(place, _number(value))
+    return {name: curve.points() for name, curve in curves.items() if curve.x}
 
 
-def _curve(points: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The points that are finite, by rising x; of those with one x the last counts."""
-    finite = sorted({point[0]: point for point in points if np.isfinite(point).all()}.values())
-    pairs = np.array(finite, np.float64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+class _Curve:
+    """Points as they are read, 16 bytes each."""
+
+    def __init__(self) -> None:
+        self.x, self.y = array("d"), array("d")
+
+    def add(self, x: float, y: float) -> None:
+        if math.isfinite(x) and math.isfinite(y):
+            self.x.append(x)
+            self.y.append(y)
+
+    def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """By rising x; of those with one x the last counts."""
+        x, y = np.array(self.x, np.float64), np.array(self.y, np.float64)
+        order = np.argsort(x, kind="stable")
+        x, y = x[order], y[order]
+        is_last = np.append(x[1:] != x[:-1], True)
+        return x[is_last], y[is_last]
 
 
 def plot_learning_curves(
@@ -104,7 +125,7 @@ def plot_learning_curves(
     drawn = [curve for seeds in curves.values() for curve in seeds]
     if any(len(steps) > 1 for steps, _ in drawn):  # where all is one point, its interval is what there is to see
         _limit_to_data(axes, np.concatenate([values for _, values in drawn]))
-    _dress(axes, x, y, title or (next(iter(runs)) if label_is_title else _heading(y)))
+    _dress(axes, x, y, title or _literal(next(iter(runs)) if label_is_title else _heading(y)))
     target = Path(path)
     if not target.suffix:
         target = target.with_suffix(".png")
@@ -117,7 +138,7 @@ def _draw_with_interval(axes: Axes, curves: Sequence[tuple[Array, Array]], label
     grid, mean, low, high = average_curves(curves)
     is_point = len(grid) == 1
     seeds = f"mean of {len(curves)} seeds with 95 % interval" if len(curves) > 1 else "one seed"
-    text = textwrap.fill(label + seeds, LEGEND_WIDTH)
+    text = textwrap.fill(_literal(label) + seeds, LEGEND_WIDTH)
     axes.plot(grid, mean, color=colour, linewidth=1.8, marker="o" if is_point else "", label=text)
     if len(curves) > 1 and is_point:
         axes.errorbar(grid, mean, yerr=[mean - low, high - mean], color=colour, capsize=4)
@@ -148,6 +169,11 @@ def average_curves(
     return grid, *mean_intervals(values)
 
 
+def _literal(text: str) -> str:
+    """A name as it is: between two dollar signs Matplotlib reads a formula."""
+    return text.replace("$", r"\$")
+
+
 def _heading(column: str) -> str:
     """A column's name as a title; only words of ours get a capital letter."""
     return LABELS[column].capitalize() if column in LABELS else column
@@ -157,8 +183,8 @@ def _dress(axes: Axes, x: str, y: str, title: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     axes.set_title("\n".join(textwrap.wrap(title, 72)), loc="left", fontsize=12, fontweight="bold")
-    axes.set_xlabel(LABELS.get(x, x))
-    axes.set_ylabel(LABELS.get(y, y))
+    axes.set_xlabel(_literal(LABELS.get(x, x)))
+    axes.set_ylabel(_literal(LABELS.get(y, y)))
     axes.margins(x=0.01)
     if max(map(abs, axes.get_xlim())) >= 1000:  # below, it would write 0.5 as 500m
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
@@ -188,19 +214,34 @@ def progress_file(run: Path) -> Path:
     raise FileNotFoundError(f"{run} is no run: expected a folder with progress.csv or progress.json, or such a file")
 
 
-def _read_table(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    """The names of the columns, and each row as the cells that it has: together no larger than the file."""
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The rows of a file as the cells that they have, one in memory at a time; of a table its header comes first."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            if path.suffix == ".csv":
-                lines = csv.reader(file)
-                header = next(lines, [])
-                return header, [dict(zip(header, line, strict=False)) for line in lines]
-            tables = [parse_json(line.encode(), Budgets(), "a line", strict=False) for line in file if line.strip()]
+            lines = bounded_lines(file, "it")
+            rows = _cells(lines) if path.suffix == ".csv" else (_table(line) for line in lines if line.strip())
+            names: dict[str, None] = {}
+            for row in rows:
+                if row.keys() - names.keys():
+                    names.update(dict.fromkeys(row))
+                if len(names) > MOST_COLUMNS:
+                    raise ModelFileError(f"it has more than {MOST_COLUMNS} columns")
+                yield row
     except (csv.Error, UnicodeDecodeError, ModelFileError) as error:
         raise ValueError(f"{path} holds no metrics ({printable(str(error))}); give the folder of a run") from error
-    rows = [table for table in tables if isinstance(table, dict)]
-    return list(dict.fromkeys(key for row in rows for key in row)), rows
+
+
+def _cells(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
+    table = csv.reader(lines)
+    header = next(table, [])
+    yield dict.fromkeys(header)
+    for line in table:
+        yield dict(zip(header, line, strict=False))
+
+
+def _table(line: str) -> Mapping[str, Any]:
+    table = parse_json(line.encode(), Budgets(), "a line", strict=False)
+    return table if isinstance(table, dict) else {}
 
 
 def _number(text: Any) -> float:

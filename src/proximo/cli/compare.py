@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import numpy as np
 import tyro
 
-from proximo.cli.command import check_at_least, parse
+from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import Count, OptionalPath, default_is
 
 if TYPE_CHECKING:
@@ -44,22 +44,26 @@ class Compare:
     groups: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
         tyro.conf.arg(metavar="GROUP GROUP [GROUP …]", help_behavior_hint="(required)"),
-    ] = ()
-    """[LABEL=]FOLDER with runs in it, or [LABEL=]'PATTERN' of run folders."""
-    score: Literal["auto", "evaluation", "training"] = "auto"
-    """What a run is judged by: the mean return of its last evaluation, or of its last 100 training episodes; auto takes
-    evaluations if all runs have one."""
-    normalize: Annotated[str, tyro.conf.arg(metavar="{auto,none,minmax}|FILE")] = "auto"
-    """Scores per task: none leaves them; minmax makes the lowest and highest of all compared runs 0 and 1; a TOML file
-    gives both for each environment, '"Ant-v5" = [0.0, 6000.0]'. auto is none for one task and minmax for several."""
-    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("no picture")] = None
-    """File of a picture: .png, .svg or .pdf."""
-    latex: Annotated[OptionalPath, default_is("no table")] = None
-    """File of a LaTeX table; it needs the package booktabs."""
-    repetitions: Count = 50_000
-    """Resamples of the bootstrap."""
-    seed: Count = 0
-    """Seed of the bootstrap."""
+    ] = flag("[LABEL=]FOLDER with runs in it, or [LABEL=]'PATTERN' of run folders.", ())
+    score: Literal["auto", "evaluation", "training"] = flag(
+        "What a run is judged by: the mean return of its last evaluation, or of its last 100 training episodes; auto "
+        "takes evaluations if all runs have one.",
+        "auto",
+    )
+    normalize: Annotated[str, tyro.conf.arg(metavar="{auto,none,minmax}|FILE")] = flag(
+        "Scores per task: none leaves them; minmax makes the lowest and highest of all compared runs 0 and 1; a TOML "
+        "file gives both for each environment, '\"Ant-v5\" = [0.0, 6000.0]'. auto is none for one task and minmax for "
+        "several.",
+        "auto",
+    )
+    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("no picture")] = flag(
+        "File of a picture: .png, .svg or .pdf.", None
+    )
+    latex: Annotated[OptionalPath, default_is("no table")] = flag(
+        "File of a LaTeX table; it needs the package booktabs.", None
+    )
+    repetitions: Count = flag("Resamples of the bootstrap.", 50_000)
+    seed: Count = flag("Seed of the bootstrap.", 0)
 
 
 def run(words: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from proximo import ALGORITHMS
-from proximo.cli.command import parse
+from proximo.cli.command import flag, parse
 from proximo.cli.flags import OptionalNumber, default_is
 from proximo.errors import ModelFileError
 
@@ -37,16 +37,15 @@ _from_file = default_is("the file's")
 class Convert:
     """What to convert, and where to."""
 
-    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
-    """File to read."""
-    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
-    """File to write."""
-    learning_rate: Annotated[OptionalNumber, _from_file] = None
-    """In the place of the learning rate in the file, which may be code."""
-    clip_range: Annotated[OptionalNumber, _from_file] = None
-    """In the place of the clip range in the file, which may be code."""
-    overwrite: bool = False
-    """Replace OUT if it exists."""
+    model: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")] = flag("File to read.")
+    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")] = flag("File to write.")
+    learning_rate: Annotated[OptionalNumber, _from_file] = flag(
+        "In the place of the learning rate in the file, which may be code.", None
+    )
+    clip_range: Annotated[OptionalNumber, _from_file] = flag(
+        "In the place of the clip range in the file, which may be code.", None
+    )
+    overwrite: bool = flag("Replace OUT if it exists.", False)
 
 
 def run(words: Sequence[str]) -> int:

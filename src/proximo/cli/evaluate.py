@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from proximo.cli.algorithms import algorithm_title
-from proximo.cli.command import check_at_least, parse
+from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import Count, OptionalPath, OptionalText, RunFolders, default_is
 
 SUMMARY = """Play episodes with the trained agents of run folders and report the mean return with its 95 % interval.
@@ -26,22 +26,21 @@ EXAMPLES = (
 class Evaluate:
     """Which agents to evaluate, and how."""
 
-    runs: RunFolders
-    """Run folders or groups of them, as made by proximo train; with --env, model files."""
-    env: Annotated[OptionalText, default_is("the run's")] = None
-    """What model files without a run folder play, such as CartPole-v1; wrappers are those of its preset."""
-    preset: Annotated[OptionalText, default_is("the environment's")] = None
-    """Another preset whose wrappers to use with --env, such as AntBulletEnv-v0:gaussian."""
-    episodes: Count = 100
-    """Episodes to play with each agent, such as 1000."""
-    seed: Count = 0
-    """Seed of the environments, such as 7."""
-    stochastic: bool = False
-    """Draw actions from the policy; otherwise the most likely action is taken."""
-    model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Another model file of the run, such as best.zip of a training with --eval-every, or checkpoints/best.zip."""
-    device: str = "auto"
-    """Where the policy runs: auto, cpu, cuda, …"""
+    runs: RunFolders = flag("Run folders or groups of them, as made by proximo train; with --env, model files.")
+    env: Annotated[OptionalText, default_is("the run's")] = flag(
+        "What model files without a run folder play, such as CartPole-v1; wrappers are those of its preset.", None
+    )
+    preset: Annotated[OptionalText, default_is("the environment's")] = flag(
+        "Another preset whose wrappers to use with --env, such as AntBulletEnv-v0:gaussian.", None
+    )
+    episodes: Count = flag("Episodes to play with each agent, such as 1000.", 100)
+    seed: Count = flag("Seed of the environments, such as 7.", 0)
+    stochastic: bool = flag("Draw actions from the policy; otherwise the most likely action is taken.", False)
+    model: Annotated[OptionalPath, default_is("the run's model.zip")] = flag(
+        "Another model file of the run, such as best.zip of a training with --eval-every, or checkpoints/best.zip.",
+        None,
+    )
+    device: str = flag("Where the policy runs: auto, cpu, cuda, …", "auto")
 
 
 def run(words: Sequence[str]) -> int:

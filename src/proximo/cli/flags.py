@@ -62,7 +62,7 @@ def hyperparameter_flags(config_class: type[OnPolicyConfig], defaults: Mapping[s
         hint = f"(default: the preset's, else {_shown(defaults[item.name])})"
         shown = tyro.conf.arg(help=helps[item.name], help_behavior_hint=hint)
         entries.append((item.name, Annotated[Any, one_word(parse, metavar), shown], field(default=UNSET)))
-    return make_dataclass("hyperparameters", entries, kw_only=True)
+    return make_dataclass("hyperparameters", entries, frozen=True, kw_only=True)
 
 
 def toml_table(text: str) -> dict[str, Any]:

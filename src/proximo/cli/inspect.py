@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from proximo.cli.command import parse
+from proximo.cli.command import flag, parse
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,8 +29,9 @@ EXAMPLES = (
 class Inspect:
     """Which file to look into."""
 
-    file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
-    """Model file, checkpoint or normalisation statistics."""
+    file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")] = flag(
+        "Model file, checkpoint or normalisation statistics."
+    )
 
 
 def run(words: Sequence[str]) -> int:

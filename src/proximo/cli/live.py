@@ -13,10 +13,8 @@ from proximo.cli.report import content_of
 from proximo.cli.runs import Run
 from proximo.reports.content import NONE
 from proximo.reports.page import FILM_TYPES, address_of, film_fault, live_list_page, live_report_page
-from proximo.reports.results import RunResult, files_of, read_run, runs_within
+from proximo.reports.results import UNREADABLE, RunResult, files_of, read_run, runs_within
 from proximo.reports.server import Answer, LiveServer, is_local, json_answer, page_answer
-
-UNREADABLE = (ValueError, OSError, TypeError)  # what reading a damaged run raises
 
 
 class LiveView:
@@ -77,7 +75,10 @@ class LiveView:
         return address_of("/film", run=name, changed=str(film.stat().st_mtime_ns)), ""
 
     def _film(self, path: Path) -> Answer | None:
-        result = self.read(Run.open(path))
+        try:
+            result = self.read(Run.open(path))
+        except UNREADABLE:
+            return None
         film = result.film
         if film is None or film_fault(result, film):
             return None

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from proximo.cli.algorithms import algorithm_title
-from proximo.cli.command import parse
+from proximo.cli.command import flag, parse
 from proximo.cli.flags import OptionalPath, OptionalText, RunFolders, default_is
 from proximo.cli.runs import Run, warn_about_equal_seeds
 
@@ -27,16 +27,13 @@ EXAMPLES = (
 class Plot:
     """Which runs to draw, and where to."""
 
-    runs: RunFolders
-    """Run folders, as made by proximo train."""
-    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("learning_curve.png")] = None
-    """File of the picture: .png, .svg or .pdf."""
-    x: str = "time/total_timesteps"
-    """Column of progress.csv for the horizontal axis."""
-    y: str = "rollout/ep_rew_mean"
-    """Column of progress.csv for the vertical axis."""
-    title: Annotated[OptionalText, default_is("what is drawn")] = None
-    """Title of the picture."""
+    runs: RunFolders = flag("Run folders, as made by proximo train.")
+    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("learning_curve.png")] = flag(
+        "File of the picture: .png, .svg or .pdf.", None
+    )
+    x: str = flag("Column of progress.csv for the horizontal axis.", "time/total_timesteps")
+    y: str = flag("Column of progress.csv for the vertical axis.", "rollout/ep_rew_mean")
+    title: Annotated[OptionalText, default_is("what is drawn")] = flag("Title of the picture.", None)
 
 
 def run(words: Sequence[str]) -> int:
@@ -45,7 +42,8 @@ def run(words: Sequence[str]) -> int:
     from proximo.cli.console import output, shown_path
 
     runs = Run.open_all(arguments.runs)
-    default = runs[0].folder.learning_curve if len(runs) == 1 else Path("learning_curve.png")
+    folder = runs[0].folder
+    default = folder.own(folder.learning_curve) if len(runs) == 1 else Path("learning_curve.png")
     path = plot_learning_curves(
         grouped(runs),
         arguments.output or default,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from proximo.cli.command import parse
+from proximo.cli.command import flag, parse
 from proximo.cli.flags import OptionalText, default_is
 from proximo.zoo.wrappers import WRAPPERS
 
@@ -30,10 +30,10 @@ EXAMPLES = (
 class Presets:
     """Which presets to list."""
 
-    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATTERN"), default_is("all")] = ""
-    """Part of an environment's id, such as Bullet, or a pattern with * and ?, in either case."""
-    algo: Annotated[OptionalText, default_is("all")] = None
-    """Only those of one algorithm, such as a2c."""
+    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATTERN"), default_is("all")] = flag(
+        "Part of an environment's id, such as Bullet, or a pattern with * and ?, in either case.", ""
+    )
+    algo: Annotated[OptionalText, default_is("all")] = flag("Only those of one algorithm, such as a2c.", None)
 
 
 def run(words: Sequence[str]) -> int:

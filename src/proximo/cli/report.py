@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from proximo.cli.algorithms import algorithm_title
-from proximo.cli.command import parse
+from proximo.cli.command import flag, parse
 from proximo.cli.flags import Count, OptionalPath, OptionalText, RunFolders, default_is
 from proximo.cli.plot import runs_by_label
 from proximo.cli.runs import Run, equal_seeds
@@ -35,18 +35,18 @@ EXAMPLES = (
 class Report:
     """Which runs to report on, and where to."""
 
-    runs: RunFolders = ()
-    """Run folders, as made by proximo train, or folders that hold such."""
-    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("report.html")] = None
-    """File of the page."""
-    title: Annotated[OptionalText, default_is("what was trained")] = None
-    """Title of the page."""
-    serve: Annotated[OptionalPath, default_is("write a file")] = None
-    """A folder of runs to show in a browser, refreshed while they train, until Ctrl-C."""
-    host: str = "127.0.0.1"
-    """Address that --serve listens at; any other than this lets other machines read the runs."""
-    port: Count = 8008
-    """Port of --serve; 0 takes a free one."""
+    runs: RunFolders = flag("Run folders, as made by proximo train, or folders that hold such.", ())
+    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("report.html")] = flag(
+        "File of the page.", None
+    )
+    title: Annotated[OptionalText, default_is("what was trained")] = flag("Title of the page.", None)
+    serve: Annotated[OptionalPath, default_is("write a file")] = flag(
+        "A folder of runs to show in a browser, refreshed while they train, until Ctrl-C.", None
+    )
+    host: str = flag(
+        "Address that --serve listens at; any other than this lets other machines read the runs.", "127.0.0.1"
+    )
+    port: Count = flag("Port of --serve; 0 takes a free one.", 8008)
 
 
 def run(words: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -13,7 +13,7 @@ import tyro
 
 from proximo import ALGORITHMS
 from proximo.cli.algorithms import algorithm_class, default_arguments
-from proximo.cli.command import check_at_least, parse
+from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import (
     Count,
     OptionalChoice,
@@ -32,6 +32,7 @@ from proximo.cli.flags import (
 from proximo.cli.group import Group
 from proximo.cli.launching import launch, launch_name, number_of_processes
 from proximo.cli.runs import Run, RunConfig
+from proximo.config import other_default
 from proximo.distributed import Group as Processes
 from proximo.distributed import join
 from proximo.envs.make import versioned_id
@@ -77,104 +78,144 @@ def processes_of(text: str) -> int | Literal["auto"]:
 class Train:
     """What to train, for how long, and what to leave behind."""
 
-    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of the given run")] = ""
-    """Id of the environment, such as CartPole-v1."""
-    resume: Annotated[OptionalPath, default_is("a new run")] = None
-    """A run to go on with from its newest checkpoint, exactly; or one of its checkpoints, RUN/checkpoints/NAME; or a
-    group of --seeds, each from where it was."""
-    algo: str = next(iter(ALGORITHMS))
-    """The algorithm; --algo a2c --help shows the hyperparameters of A2C."""
-    preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|FILE|RUN")] = "auto"
-    """Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name (`proximo presets` lists
-    them), a file of yours such as my.toml, or a run to repeat."""
-    print_config: bool = False
-    """Show the whole configuration as TOML and train nothing: --print-config > my.toml is a start for a preset."""
-    steps: Annotated[OptionalCount, _from_preset] = None
-    """Steps of the training, all environments together, such as 1e6."""
-    envs: Annotated[OptionalCount, _from_preset] = None
-    """Parallel environments, such as 8."""
-    processes: Annotated[Any, one_word(processes_of, "INT|auto")] = 1
-    """Processes that train together, each with its share of the environments, such as 4; auto starts one per core."""
-    workers: bool = False
-    """Run the environments in worker processes: for those whose step takes longer than a message, as PyBullet's do."""
-    on_env_failure: Literal["raise", "restart"] = "raise"
-    """What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made again
-    (--workers --on-env-failure restart)."""
-    on_non_finite: Literal["raise", "skip"] = "raise"
-    """What becomes of NaN and infinity in a step or an update: the training ends, or they are left out (skip)."""
-    seed: Annotated[OptionalCount, default_is("a random one, which is written down")] = None
-    """Seed of everything random, such as 1."""
-    seeds: Annotated[OptionalSeeds, default_is("one training")] = None
-    """Train once with each seed, as processes of their own: 1-5, or 1,3,7. One that fails does not end the others."""
-    jobs: Annotated[OptionalCount, default_is("one per core")] = None
-    """Trainings of --seeds at a time, such as 2."""
-    until: Annotated[OptionalNumber, default_is("train once")] = None
-    """Train on, up to five times the steps, until the evaluation's mean return is at least this, such as 475."""
-    eval_every: Annotated[OptionalCount, default_is("only after the training")] = None
-    """Evaluate every so many steps during the training too, such as 1e4; the best model is kept as best.zip."""
-    eval_episodes: Count = 20
-    """Episodes of each evaluation, such as 10; 0 leaves out the one after the training."""
-    video: bool = False
-    """Film the trained agent into video.gif."""
-    record_every: Annotated[OptionalCount, default_is("no films during the training")] = None
-    """Film the agent every so many steps during the training, such as 1e6, into films/step_1000000.gif and so on."""
-    checkpoint_every: Annotated[OptionalCount, default_is("an interval in minutes")] = None
-    """Steps between checkpoints, from which --resume goes on, such as 1e5."""
-    checkpoint_minutes: Annotated[OptionalNumber, default_is("10, longer where saving takes 1 % of the time")] = None
-    """Minutes between checkpoints, such as 5."""
-    checkpoint_mode: Literal["auto", "state", "boundary", "off"] = "auto"
-    """auto saves the environments' state if they can give it; if not, a resume resets them and is not exact. state
-    refuses such; boundary seeds and resets them at every checkpoint, and so is exact for them too."""
-    keep_checkpoints: Count = 3
-    """Checkpoints to keep, besides the best one, such as 10."""
-    tensorboard: bool = False
-    """Log for TensorBoard too: tensorboard --logdir runs."""
-    runs_dir: Path = Path("runs")
-    """Where run folders are made, such as /data/runs."""
-    device: str = "auto"
-    """Where the policy learns: auto, cpu, cuda, cuda:1, …"""
-    backend: Literal["auto", "fused", "torch"] = "auto"
-    """Who runs the policy: the fused kernels, PyTorch, or the faster of those that can."""
-    policy: Annotated[str | None, tyro.conf.arg(metavar="NAME"), default_is("the preset's, else what fits")] = None
-    """MlpPolicy, CnnPolicy or MultiInputPolicy; with memory MlpLstmPolicy, MlpGruPolicy and so on."""
-    policy_kwargs: Annotated[OptionalTable, _from_preset] = None
-    """Arguments of the policy as TOML, such as 'net_arch = [256, 256], activation_fn = "ReLU"'."""
-    env_kwargs: Annotated[OptionalTable, _from_preset] = None
-    """Arguments of the environment as TOML, such as 'continuous = true'."""
-    use_sde: Annotated[OptionalChoice, _from_preset] = None
-    """Explore continuous actions with state-dependent noise (gSDE) instead of independent noise: true."""
-    sde_sample_freq: Annotated[OptionalCount, _from_preset] = None
-    """Steps between new noise matrices of gSDE, such as 4; -1 draws them once per rollout."""
-    intrinsic_reward: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = None
-    """A reward for what is new: rnd, icm, re3, ride, ngu, pseudo_counts, e3b or disagreement."""
-    intrinsic_reward_kwargs: Annotated[OptionalTable, _from_preset] = None
-    """Arguments of the intrinsic reward as TOML, such as 'beta = 0.5, own_value = true, discount = 0.99'."""
-    augmentation: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = None
-    """A change of observations that policy and value shall not mind (DrAC), such as random_shift or gaussian_noise."""
-    augmentation_kwargs: Annotated[OptionalTable, _from_preset] = None
-    """Arguments of the augmentation as TOML, such as 'pad = 2'."""
-    normalize: Annotated[OptionalChoice, _from_preset] = None
-    """Normalise observations and rewards by their running statistics: true."""
-    init_from: Annotated[OptionalPath, default_is("new weights")] = None
-    """A model file, or a run, whose weights (and statistics of normalisation) the new run starts with."""
-    strict: bool = False
-    """With --resume: what keeps it from being exact, such as other versions of packages, is an error."""
-    take_over: bool = False
-    """With --resume: make the process that writes the run's folder stop, and go on in its place."""
-    step_timeout: Annotated[OptionalNumber, default_is("600")] = None
-    """Seconds after which a worker that has not finished a step is killed."""
-    reset_timeout: Annotated[OptionalNumber, default_is("600")] = None
-    """Seconds after which a worker that has not answered anything else is killed."""
-    max_restarts: Annotated[OptionalCount, default_is("100")] = None
-    """With --on-env-failure restart: how often an environment is made again in all."""
-    restarts_per_hour: Annotated[OptionalCount, default_is("5")] = None
-    """With --on-env-failure restart: how often an environment is made again within an hour."""
-    stop_seconds: float = SECONDS_TO_END
-    """Seconds that a training has to save and end after Ctrl-C, SIGTERM or SIGHUP."""
-    max_checkpoint_gigabytes: float = MAX_CHECKPOINT_GIGABYTES
-    """With --resume: the largest checkpoint that is read."""
-    hyperparameters: tyro.conf.Suppress[Any] = None
-    """The algorithm's own flags; their type depends on it."""
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of the given run")] = flag(
+        "Id of the environment, such as CartPole-v1.", ""
+    )
+    resume: Annotated[OptionalPath, default_is("a new run")] = flag(
+        "A run to go on with from its newest checkpoint, exactly; or one of its checkpoints, RUN/checkpoints/NAME; or"
+        " a group of --seeds, each from where it was.",
+        None,
+    )
+    algo: str = flag("The algorithm; --algo a2c --help shows the hyperparameters of A2C.", next(iter(ALGORITHMS)))
+    preset: Annotated[str, tyro.conf.arg(metavar="{auto,none}|NAME|FILE|RUN")] = flag(
+        "Hyperparameters: auto takes those tuned for ENV, none the defaults; or a preset's name (`proximo presets` "
+        "lists them), a file of yours such as my.toml, or a run to repeat.",
+        "auto",
+    )
+    print_config: bool = flag(
+        "Show the whole configuration as TOML and train nothing: --print-config > my.toml is a start for a preset.",
+        False,
+    )
+    steps: Annotated[OptionalCount, _from_preset] = flag(
+        "Steps of the training, all environments together, such as 1e6.", None
+    )
+    envs: Annotated[OptionalCount, _from_preset] = flag("Parallel environments, such as 8.", None)
+    processes: Annotated[Any, one_word(processes_of, "INT|auto")] = flag(
+        "Processes that train together, each with its share of the environments, such as 4; auto starts one per core.",
+        1,
+    )
+    workers: bool = flag(
+        "Run the environments in worker processes: for those whose step takes longer than a message, as PyBullet's do.",
+        False,
+    )
+    on_env_failure: Literal["raise", "restart"] = flag(
+        "What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made again "
+        "(--workers --on-env-failure restart).",
+        "raise",
+    )
+    on_non_finite: Literal["raise", "skip"] = flag(
+        "What becomes of NaN and infinity in a step or an update: the training ends, or they are left out (skip).",
+        "raise",
+    )
+    seed: Annotated[OptionalCount, default_is("a random one, which is written down")] = flag(
+        "Seed of everything random, such as 1.", None
+    )
+    seeds: Annotated[OptionalSeeds, default_is("one training")] = flag(
+        "Train once with each seed, as processes of their own: 1-5, or 1,3,7. One that fails does not end the others.",
+        None,
+    )
+    jobs: Annotated[OptionalCount, default_is("one per core")] = flag(
+        "Trainings of --seeds at a time, such as 2.", None
+    )
+    until: Annotated[OptionalNumber, default_is("train once")] = flag(
+        "Train on, up to five times the steps, until the evaluation's mean return is at least this, such as 475.", None
+    )
+    eval_every: Annotated[OptionalCount, default_is("only after the training")] = flag(
+        "Evaluate every so many steps during the training too, such as 1e4; the best model is kept as best.zip.", None
+    )
+    eval_episodes: Count = flag("Episodes of each evaluation, such as 10; 0 leaves out the one after the training.", 20)
+    video: bool = flag("Film the trained agent into video.gif.", False)
+    record_every: Annotated[OptionalCount, default_is("no films during the training")] = flag(
+        "Film the agent every so many steps during the training, such as 1e6, into films/step_1000000.gif and so on.",
+        None,
+    )
+    checkpoint_every: Annotated[OptionalCount, default_is("an interval in minutes")] = flag(
+        "Steps between checkpoints, from which --resume goes on, such as 1e5.", None
+    )
+    checkpoint_minutes: Annotated[OptionalNumber, default_is("10, longer where saving takes 1 % of the time")] = flag(
+        "Minutes between checkpoints, such as 5.", None
+    )
+    checkpoint_mode: Literal["auto", "state", "boundary", "off"] = flag(
+        "auto saves the environments' state if they can give it; if not, a resume resets them and is not exact. state"
+        " refuses such; boundary seeds and resets them at every checkpoint, and so is exact for them too.",
+        "auto",
+    )
+    keep_checkpoints: Count = flag("Checkpoints to keep, besides the best one, such as 10.", 3)
+    tensorboard: bool = flag("Log for TensorBoard too: tensorboard --logdir runs.", False)
+    runs_dir: Path = flag("Where run folders are made, such as /data/runs.", Path("runs"))
+    device: str = flag("Where the policy learns: auto, cpu, cuda, cuda:1, …", "auto")
+    backend: Literal["auto", "fused", "torch"] = flag(
+        "Who runs the policy: the fused kernels, PyTorch, or the faster of those that can.", "auto"
+    )
+    policy: Annotated[str | None, tyro.conf.arg(metavar="NAME"), default_is("the preset's, else what fits")] = flag(
+        "MlpPolicy, CnnPolicy or MultiInputPolicy; with memory MlpLstmPolicy, MlpGruPolicy and so on.", None
+    )
+    policy_kwargs: Annotated[OptionalTable, _from_preset] = flag(
+        "Arguments of the policy as TOML, such as 'net_arch = [256, 256], activation_fn = \"ReLU\"'.", None
+    )
+    env_kwargs: Annotated[OptionalTable, _from_preset] = flag(
+        "Arguments of the environment as TOML, such as 'continuous = true'.", None
+    )
+    use_sde: Annotated[OptionalChoice, _from_preset] = flag(
+        "Explore continuous actions with state-dependent noise (gSDE) instead of independent noise: true.", None
+    )
+    sde_sample_freq: Annotated[OptionalCount, _from_preset] = flag(
+        "Steps between new noise matrices of gSDE, such as 4; -1 draws them once per rollout.", None
+    )
+    intrinsic_reward: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = flag(
+        "A reward for what is new: rnd, icm, re3, ride, ngu, pseudo_counts, e3b or disagreement.", None
+    )
+    intrinsic_reward_kwargs: Annotated[OptionalTable, _from_preset] = flag(
+        "Arguments of the intrinsic reward as TOML, such as 'beta = 0.5, own_value = true, discount = 0.99'.", None
+    )
+    augmentation: Annotated[OptionalText, tyro.conf.arg(metavar="NAME|none"), _from_preset] = flag(
+        "A change of observations that policy and value shall not mind (DrAC), such as random_shift or gaussian_noise.",
+        None,
+    )
+    augmentation_kwargs: Annotated[OptionalTable, _from_preset] = flag(
+        "Arguments of the augmentation as TOML, such as 'pad = 2'.", None
+    )
+    normalize: Annotated[OptionalChoice, _from_preset] = flag(
+        "Normalise observations and rewards by their running statistics: true.", None
+    )
+    init_from: Annotated[OptionalPath, default_is("new weights")] = flag(
+        "A model file, or a run, whose weights (and statistics of normalisation) the new run starts with.", None
+    )
+    strict: bool = flag(
+        "With --resume: what keeps it from being exact, such as other versions of packages, is an error.", False
+    )
+    take_over: bool = flag(
+        "With --resume: make the process that writes the run's folder stop, and go on in its place.", False
+    )
+    step_timeout: Annotated[OptionalNumber, default_is("600")] = flag(
+        "Seconds after which a worker that has not finished a step is killed.", None
+    )
+    reset_timeout: Annotated[OptionalNumber, default_is("600")] = flag(
+        "Seconds after which a worker that has not answered anything else is killed.", None
+    )
+    max_restarts: Annotated[OptionalCount, default_is("100")] = flag(
+        "With --on-env-failure restart: how often an environment is made again in all.", None
+    )
+    restarts_per_hour: Annotated[OptionalCount, default_is("5")] = flag(
+        "With --on-env-failure restart: how often an environment is made again within an hour.", None
+    )
+    stop_seconds: float = flag(
+        "Seconds that a training has to save and end after Ctrl-C, SIGTERM or SIGHUP.", SECONDS_TO_END
+    )
+    max_checkpoint_gigabytes: float = flag(
+        "With --resume: the largest checkpoint that is read.", MAX_CHECKPOINT_GIGABYTES
+    )
+    hyperparameters: tyro.conf.Suppress[Any] = flag("The algorithm's own flags; their type depends on it.", None)
 
 
 def run(words: Sequence[str]) -> int:
@@ -291,8 +332,8 @@ def parse_arguments(words: Sequence[str]) -> Train:
     algorithm = algorithm_class(chosen)
     flags = hyperparameter_flags(algorithm.config_class, default_arguments(algorithm))
     own = [
-        ("algo", Literal[tuple(ALGORITHMS)], field(default=chosen)),
-        ("hyperparameters", flags, field(default_factory=flags)),
+        ("algo", Literal[tuple(ALGORITHMS)], other_default(Train, "algo", chosen)),
+        ("hyperparameters", flags, other_default(Train, "hyperparameters", flags())),
     ]
     kind = make_dataclass("Train", own, bases=(Train,), frozen=True, kw_only=True)
     return parse(kind, "train", SUMMARY, EXAMPLES, words)
@@ -343,7 +384,7 @@ def named_parts(arguments: Train) -> dict[str, Any]:
 
 def check_numbers(arguments: Train) -> None:
     """Refuse numbers that no training can have; hyperparameters are checked by the algorithm."""
-    for flag, value, least in (
+    for name, value, least in (
         ("--steps", arguments.steps, 1),
         ("--envs", arguments.envs, 1),
         ("--seed", arguments.seed, 0),
@@ -357,17 +398,17 @@ def check_numbers(arguments: Train) -> None:
         ("--restarts-per-hour", arguments.restarts_per_hour, 1),
     ):
         if value is not None:
-            check_at_least(flag, value, least)
+            check_at_least(name, value, least)
     if arguments.checkpoint_minutes is not None and not arguments.checkpoint_minutes > 0:
         raise ValueError(f"--checkpoint-minutes is {arguments.checkpoint_minutes}; expected a number above 0")
-    for flag, seconds in (
+    for name, seconds in (
         ("--step-timeout", arguments.step_timeout),
         ("--reset-timeout", arguments.reset_timeout),
         ("--stop-seconds", arguments.stop_seconds),
         ("--max-checkpoint-gigabytes", arguments.max_checkpoint_gigabytes),
     ):
         if seconds is not None and not seconds > 0:
-            raise ValueError(f"{flag} is {seconds}; expected a number above 0")
+            raise ValueError(f"{name} is {seconds}; expected a number above 0")
     if not arguments.workers and (useless := [name for name in WORKER_FLAGS if getattr(arguments, name) is not None]):
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
         raise ValueError(f"{flags}: for environments in worker processes; give --workers too")

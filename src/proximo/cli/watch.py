@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from proximo.cli.command import check_at_least, parse
+from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import Count, OptionalPath, OptionalText, default_is
 
 SUMMARY = """Film the trained agent of a run folder in real time, or watch it in a window; with --env, a model file
@@ -27,26 +27,27 @@ EXAMPLES = (
 class Watch:
     """Which agent to show, and how."""
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder, as made by proximo train; with --env, a model file."""
-    env: Annotated[OptionalText, default_is("the run's")] = None
-    """What a model file without a run folder plays, such as CartPole-v1; wrappers are those of its preset."""
-    preset: Annotated[OptionalText, default_is("the environment's")] = None
-    """Another preset whose wrappers to use with --env, such as AntBulletEnv-v0:gaussian."""
-    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("video.gif in the run folder")] = None
-    """File of the film, such as agent.gif, or agent.mp4 (extra "video")."""
-    seconds: float = 10.0
-    """Length of the film, such as 30."""
-    window: bool = False
-    """Open a window instead of writing a file."""
-    episodes: Count = 5
-    """Episodes to play in the window, such as 3."""
-    seed: Count = 0
-    """Seed of the environment, such as 7."""
-    stochastic: bool = False
-    """Draw actions from the policy; otherwise the most likely action is taken."""
-    model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Another model file of the run, such as best.zip of a training with --eval-every, or checkpoints/best.zip."""
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")] = flag(
+        "Run folder, as made by proximo train; with --env, a model file."
+    )
+    env: Annotated[OptionalText, default_is("the run's")] = flag(
+        "What a model file without a run folder plays, such as CartPole-v1; wrappers are those of its preset.", None
+    )
+    preset: Annotated[OptionalText, default_is("the environment's")] = flag(
+        "Another preset whose wrappers to use with --env, such as AntBulletEnv-v0:gaussian.", None
+    )
+    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("video.gif in the run folder")] = flag(
+        'File of the film, such as agent.gif, or agent.mp4 (extra "video").', None
+    )
+    seconds: float = flag("Length of the film, such as 30.", 10.0)
+    window: bool = flag("Open a window instead of writing a file.", False)
+    episodes: Count = flag("Episodes to play in the window, such as 3.", 5)
+    seed: Count = flag("Seed of the environment, such as 7.", 0)
+    stochastic: bool = flag("Draw actions from the policy; otherwise the most likely action is taken.", False)
+    model: Annotated[OptionalPath, default_is("the run's model.zip")] = flag(
+        "Another model file of the run, such as best.zip of a training with --eval-every, or checkpoints/best.zip.",
+        None,
+    )
 
 
 def run(words: Sequence[str]) -> int:
@@ -67,7 +68,7 @@ def run(words: Sequence[str]) -> int:
         with quiet_libraries():
             show_run(run, episodes=arguments.episodes, **played)
         return 0
-    film = arguments.output or run.folder.video("gif")
+    film = arguments.output or run.folder.own(run.folder.video("gif"))
     check_video_file(film)
     with quiet_libraries():
         path = film_run(run, film, seconds=arguments.seconds, **played)

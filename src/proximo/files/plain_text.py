@@ -11,7 +11,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from proximo.errors import ModelFileError
 from proximo.files.budgets import Budgets
@@ -59,6 +59,17 @@ def printable(text: str, longest: int = LONGEST_TEXT) -> str:
     clean = "".join(character if character.isprintable() else " " for character in text[: 4 * longest])
     clean = " ".join(clean.split())
     return clean if len(clean) <= longest else f"{clean[: longest - 1]}…"
+
+
+# -------------------------------------------------------------------------------------------------------------- lines
+
+
+def bounded_lines(stream: IO[str], what: str, longest: int = Budgets.json_bytes) -> Iterator[str]:
+    """The lines of a text file, none of them longer than ``longest`` characters."""
+    while line := stream.readline(longest + 1):
+        if len(line) > longest:
+            raise ModelFileError(f"{what} has a line of more than {longest} characters")
+        yield line
 
 
 # --------------------------------------------------------------------------------------------------------------- JSON

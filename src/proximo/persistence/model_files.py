@@ -191,7 +191,7 @@ def load_into(model: OnPolicyAlgorithm, path: str | Path | BinaryIO) -> None:
         for name in ("num_timesteps", "_total_timesteps", "_n_updates"):
             value = decode(manifest["fields"][name], budgets=budgets)
             if not _WHOLE.fits(value):
-                raise ValueError(f"{name} is {shown(value)}; expected {_WHOLE.expected}")
+                raise ValueError(f"{name} is {brief(value)}; expected {_WHOLE.expected}")
             setattr(model, name, value)
     if (normalizer := model.get_vec_normalize_env()) is not None and "normalizer" in tensors:
         normalizer.load_state({name: tensor.numpy() for name, tensor in tensors["normalizer"].items()})
@@ -237,7 +237,8 @@ def _load_foreign(
 
     foreign = sb3_files.read_foreign(path, model_class, field_names(model_class), custom_objects)
     if print_system_info:
-        print(f"saved by Stable-Baselines3 {foreign.archive.version}\n{foreign.archive.system}")  # noqa: T201
+        about = [f"saved by Stable-Baselines3 {foreign.archive.version}", *foreign.archive.system.splitlines()]
+        print("\n".join(map(printable, about)))  # noqa: T201
     noted = {name: foreign.archive.data.get(name) for name in NOTED_FIELDS}
     given = {**(custom_objects or {}), **overrides}
     model = _built(model_class, path, {**foreign.fields, **noted}, given, overrides, device)

@@ -217,7 +217,7 @@ def _progress(model: OnPolicyAlgorithm) -> State:
         "iteration": model._iteration,
         "n_updates": model._n_updates,
         "remaining": model._current_progress_remaining,
-        "nanoseconds": time.time_ns() - model.start_time,
+        "nanoseconds": time.monotonic_ns() - model._started,
     }
 
 
@@ -232,7 +232,7 @@ def _set_progress(model: OnPolicyAlgorithm, progress: Mapping[str, Any]) -> None
     model._iteration = progress["iteration"]
     model._n_updates = progress["n_updates"]
     model._current_progress_remaining = progress["remaining"]
-    model.start_time = time.time_ns() - progress["nanoseconds"]
+    model._started = time.monotonic_ns() - progress["nanoseconds"]
 
 
 def _memory(model: OnPolicyAlgorithm) -> State | None:

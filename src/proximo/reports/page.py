@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from proximo.reports.results import RunResult, leads_out
+from proximo.reports.results import RunResult
 
 LARGEST_FILM = 24 * 2**20
 FILM_TYPES = {".gif": ("image/gif", (b"GIF87a", b"GIF89a"), 0), ".mp4": ("video/mp4", (b"ftyp",), 4)}
@@ -95,7 +95,7 @@ def embedded_film(result: RunResult) -> tuple[str | None, str]:
 
 def film_fault(result: RunResult, path: Path) -> str:
     """What keeps a file of a run from being shown as a film; empty for a film."""
-    if leads_out(path, result.folder):
+    if result.folder.leads_out(path):
         return f"{path.name} leads out of the run folder"
     if (size := path.stat().st_size) > LARGEST_FILM:
         return f"{path.name} has {size >> 20} MiB and is left out, to keep the page small"

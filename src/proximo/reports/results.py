@@ -6,9 +6,10 @@ within a budget.
 
 from __future__ import annotations
 
-import json
 import time
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proximo.analysis.plotting import progress_file, read_curves
+from proximo.errors import ModelFileError
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import parse_json, printable
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.training.journal import ACTIVITIES, read_journal
 from proximo.training.run_folder import RunFolder, RunFolderError
@@ -25,7 +29,13 @@ from proximo.training.run_folder import RunFolder, RunFolderError
 Curve: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]  # steps and values, [point] each
 
 TRAINING_RETURN = "rollout/ep_rew_mean"
-MOST_BYTES = 512 * 2**20  # of one file that is read whole
+MOST_BYTES = 512 * 2**20  # of one file
+MOST_UNPACKED = 64 * 2**20  # bytes of evaluations beyond the length of their file
+# what zipfile, zlib and NumPy raise for damaged archives and headers
+UNREADABLE = (
+    ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError, TypeError, ValueError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 DEEPEST = 3  # levels of folders between a folder of runs and its runs
 LARGEST = 1e300  # integers of a file may be too large for a float
 SECONDS_OF_SILENCE = 300  # after which a run without an end is no longer taken to be running
@@ -197,7 +207,7 @@ def _read_curves(folder: RunFolder) -> dict[str, Curve]:
         return {}
     try:
         return read_curves(path)
-    except (ValueError, UnicodeError, RecursionError, AttributeError) as error:
+    except ValueError as error:
         raise RunFolderError(f"{path} cannot be read ({error}); expected the metrics of a training") from error
 
 
@@ -207,23 +217,22 @@ def _read_evaluations(path: Path) -> list[EvaluationResult]:
         return []
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
-                raise ValueError(f"it unpacks to more than {MOST_BYTES >> 20} MiB")
+            unpacked = sum(member.file_size for member in archive.infolist())
+            if unpacked > MOST_UNPACKED + path.stat().st_size:
+                raise ValueError(f"it unpacks to {unpacked >> 20} MiB")
         with np.load(path, allow_pickle=False) as arrays:
-            steps, results = arrays["timesteps"], np.atleast_2d(arrays["results"]).astype(np.float64)
+            steps, results = arrays["timesteps"], np.atleast_2d(_real(arrays["results"]))
         if steps.shape != (len(results),) or not np.issubdtype(steps.dtype, np.integer):
             raise ValueError(f"timesteps have shape {steps.shape}, results {results.shape}")
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise RunFolderError(f"{path} is no file of evaluations ({error}); remove it or evaluate again") from error
+    except UNREADABLE as error:
+        reason = printable(str(error))
+        raise RunFolderError(f"{path} is no file of evaluations ({reason}); remove it or evaluate again") from error
     finite = [(int(step), row[np.isfinite(row)]) for step, row in zip(steps, results, strict=True)]
     return sorted((EvaluationResult(step, row) for step, row in finite if row.size), key=lambda each: each.steps)
 
 
 def _read_last_evaluation(folder: RunFolder) -> EvaluationResult | None:
-    try:
-        result = folder.read_result()
-    except RecursionError as error:
-        raise RunFolderError(f"{folder.result} is no result of a run ({error}); remove it") from error
+    result = folder.read_result()
     evaluation = result.get("evaluation") if isinstance(result, dict) else None
     returns = evaluation.get("episode_rewards") if isinstance(evaluation, dict) else None
     steps = result.get("steps") if isinstance(result, dict) else None
@@ -236,23 +245,26 @@ def _read_versions(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        versions = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path} is not valid JSON ({error}); remove it") from error
+        with path.open("rb") as stream:
+            versions = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), str(path), strict=False)
+    except ModelFileError as error:
+        raise RunFolderError(f"{error}; remove it") from error
     return versions if isinstance(versions, dict) else {}
-
-
-def leads_out(path: Path, folder: RunFolder) -> bool:
-    """Whether a file of a run is a link to one elsewhere: a stranger's folder must not bring the reader's own files."""
-    return not path.resolve().is_relative_to(folder.path.resolve())
 
 
 def _check_files(folder: RunFolder) -> None:
     for path in files_of(folder):
-        if leads_out(path, folder):
+        if folder.leads_out(path):
             raise RunFolderError(f"{path} leads out of the run folder, to {path.resolve()}; put a copy in its place")
         if (size := path.stat().st_size) > MOST_BYTES:
             raise RunFolderError(f"{path} has {size >> 20} MiB, more than a report reads")
+
+
+def _real(array: NDArray[Any]) -> NDArray[np.float64]:
+    """An array of numbers; what else a file may hold (texts, dates, records) is none."""
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"it holds {array.dtype} where returns are expected")
+    return array.astype(np.float64)
 
 
 def _numbers(values: list[Any]) -> NDArray[np.float64]:

@@ -13,11 +13,13 @@ from typing import Any, ClassVar, Self
 
 from proximo.errors import ModelFileError
 from proximo.files.budgets import Budgets
-from proximo.files.plain_text import parse_json
+from proximo.files.plain_text import bounded_lines, parse_json
 from proximo.training.callback_base import BaseCallback
 
 ACTIVITIES = ("rollouts", "updates", "checkpoints", "evaluation", "film", "other")
 SECONDS_BETWEEN_TIMES = 60.0
+MOST_EVENTS = 2**16  # that are read of a journal
+MOST_BYTES_OF_EVENTS = 2**24
 
 
 class Journal(BaseCallback):
@@ -102,16 +104,26 @@ class Journal(BaseCallback):
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """The lines of a journal that can be read, and none where there is no journal: a killed run may leave half a line.
 
-    Every line has an ``event`` that is text; nothing else is checked.
+    Every line has an ``event`` that is text; nothing else is checked. Of times that follow each other within a session,
+    each of which counts from its start, the last stands for all: weeks have many.
     """
     if not path.is_file():
         return []
-    events = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            entry = parse_json(line.encode(), Budgets(), strict=False)
-        except ModelFileError:
-            continue
-        if isinstance(entry, dict) and isinstance(entry.get("event"), str):
+    events: list[dict[str, Any]] = []
+    left = MOST_BYTES_OF_EVENTS
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        for line in bounded_lines(stream, str(path)):
+            try:
+                entry = parse_json(line.encode(), Budgets(), strict=False)
+            except ModelFileError:
+                continue
+            if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
+                continue
+            if events and entry["event"] == events[-1]["event"] == "time":
+                events.pop()
+            else:
+                left -= len(line)
             events.append(entry)
+            if len(events) > MOST_EVENTS or left < 0:
+                raise ModelFileError(f"{path} holds more events than those of a run; shorten or remove it")
     return events

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from proximo.errors import ModelFileError, ProximoError
 from proximo.files.atomic import replacing
@@ -129,6 +130,21 @@ class RunFolder:
         """Where the video goes; the suffix says in which format (``gif`` or ``mp4``)."""
         return self.path / f"video.{suffix}"
 
+    def leads_out(self, path: Path) -> bool:
+        """Whether a file of the run is a link to one elsewhere.
+
+        A stranger's folder must not bring the reader's own files, nor have them overwritten.
+        """
+        return not path.resolve().is_relative_to(self.path.resolve())
+
+    def own(self, path: Path) -> Path:
+        """A file of the run that is about to be written, unless it is a link to one elsewhere."""
+        if self.leads_out(path):
+            raise RunFolderError(
+                f"{path} leads out of the run folder, to {path.resolve()}; remove it, or say where to write: -o FILE"
+            )
+        return path
+
     def write_config(self, config: Mapping[str, Any]) -> str:
         """Write the configuration as TOML and return the text; None, which TOML has no word for, is left out."""
         text = to_toml(config)
@@ -148,11 +164,11 @@ class RunFolder:
 
     def read_result(self) -> dict[str, Any] | None:
         """What :meth:`write_result` wrote; None for a run that is not over."""
+        if not self.result.is_file():
+            return None
         try:
             with self.result.open("rb") as stream:
                 found = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), str(self.result), strict=False)
-        except FileNotFoundError:
-            return None
         except ModelFileError as error:
             raise RunFolderError(f"{error}; resume the run to write it again") from error
         if not isinstance(found, dict):
@@ -200,67 +216,46 @@ def _write_text(path: Path, text: str) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- TOML
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """Plain values as a TOML document: values first, then one section per inner dictionary.
+    """Plain values as a TOML document; None, which TOML has no word for, is left out.
 
-    >>> print(to_toml({"steps": 1e5, "env": "CartPole-v1", "seed": None, "ppo": {"net_arch": [64, 64]}}), end="")
+    >>> print(to_toml({"steps": 1e5, "env": "CartPole-v1", "seed": None, "ppo": {"gamma": 0.9}}), end="")
     steps = 100000.0
     env = "CartPole-v1"
     <BLANKLINE>
     [ppo]
-    net_arch = [64, 64]
+    gamma = 0.9
     """
-    return "\n".join(_toml_lines(table, ())).strip("\n") + "\n"
+    return tomli_w.dumps(_plain(table, ()))
 
 
-def _toml_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterable[str]:
-    given = {key: value for key, value in table.items() if value is not None}
-    if path:
-        yield f"\n[{'.'.join(map(_toml_key, path))}]"
-    for key, value in given.items():
-        if not isinstance(value, Mapping):
-            yield f"{_toml_key(key)} = {_toml_value(value, (*path, key))}"
-    for key, value in given.items():
-        if isinstance(value, Mapping):
-            yield from _toml_lines(value, (*path, key))
-
-
-def _toml_value(value: Any, path: tuple[str, ...]) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | os.PathLike):
-        return _toml_string(os.fspath(value))
-    if isinstance(value, int):
-        return str(int(value))
-    if isinstance(value, float):
-        return repr(float(value)) if math.isfinite(value) else str(float(value))
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml_value(item, path) for item in value)}]"
+def _plain(value: Any, path: tuple[str, ...]) -> Any:
+    """A value in the types that TOML has, or an error that names its place."""
     if isinstance(value, Mapping):
-        pairs = (f"{_toml_key(key)} = {_toml_value(item, path)}" for key, item in value.items() if item is not None)
-        return f"{{{', '.join(pairs)}}}"
+        return {_text(key): _plain(item, (*path, str(key))) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item, path) for item in value]
+    if isinstance(value, os.PathLike):
+        return _text(os.fspath(value))
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bool | int | float):
+        return next(kind(value) for kind in (bool, int, float) if isinstance(value, kind))  # NumPy's are of these too
     raise TypeError(
-        f"{'.'.join(map(str, path))} is {type(value).__name__} {value!r:.60}, which TOML cannot hold; expected text, "
-        "numbers, truth values, lists and dictionaries"
+        f"{'.'.join(path)} is {type(value).__name__} {value!r:.60}, which TOML cannot hold; expected text, numbers, "
+        "truth values, lists and dictionaries"
     )
 
 
-def _toml_key(key: str) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"a configuration key is {type(key).__name__} {key!r:.60}, expected text")
-    return key if _BARE_KEY.fullmatch(key) else _toml_string(key)
-
-
-def _toml_string(text: str) -> str:
-    """JSON's escapes are TOML's too, but for characters beyond 16 bits and for DEL."""
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a configuration key is {type(value).__name__} {value!r:.60}, expected text")
     try:
-        text.encode("utf-8")
+        value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise TypeError(f"{text!r:.60} holds half a character, which TOML cannot hold ({error.reason})") from error
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+        raise TypeError(f"{value!r:.60} holds half a character, which TOML cannot hold ({error.reason})") from error
+    return value
 
 
 # --------------------------------------------------------------------------------------------------------- versions

@@ -20,7 +20,7 @@ class EpisodeTotals:
     """Return and length so far of the episode in each environment."""
 
     def __init__(self, num_envs: int) -> None:
-        self.started_at = time.time()
+        self.started_at = time.monotonic()
         self.returns = np.zeros(num_envs, np.float64)
         self.lengths = np.zeros(num_envs, np.int64)
 
@@ -41,21 +41,21 @@ class EpisodeTotals:
         return {
             "returns": self.returns.copy(),
             "lengths": self.lengths.copy(),
-            "seconds": time.time() - self.started_at,
+            "seconds": time.monotonic() - self.started_at,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on counting from what :meth:`state` gave; time goes on from then, as if nothing lay between."""
         self.returns[:] = state["returns"]
         self.lengths[:] = state["lengths"]
-        self.started_at = time.time() - float(state["seconds"])
+        self.started_at = time.monotonic() - float(state["seconds"])
 
     def take(self, index: int) -> Info:
         """The ended episode's ``{"r", "l", "t"}``, and zero for the next."""
         episode = {
             "r": round(float(self.returns[index]), 6),
             "l": int(self.lengths[index]),
-            "t": round(time.time() - self.started_at, 6),
+            "t": round(time.monotonic() - self.started_at, 6),
         }
         self.returns[index] = 0.0
         self.lengths[index] = 0
@@ -75,7 +75,7 @@ class VecMonitor(StepTransform):
         self.info_keywords = info_keywords
         self.episode_count = 0
         self.totals = EpisodeTotals(self.num_envs)
-        self.t_start = self.totals.started_at
+        self.t_start = time.time()
         self.results_writer: ResultsWriter | None = None
         if filename:
             spec = getattr(venv, "spec", None)
@@ -115,7 +115,7 @@ class VecMonitor(StepTransform):
 
     def set_own_state(self, state: Mapping[str, Any]) -> None:
         self.totals.load_state(state["totals"])
-        self.t_start = self.totals.started_at
+        self.t_start = time.time() - float(state["totals"]["seconds"])
         self.episode_count = int(state["episode_count"])
         if self.results_writer is not None and "file" in state:
             self.results_writer.restore(state["file"])

@@ -58,7 +58,7 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
         override_existing: bool = True,
     ) -> None:
         super().__init__(env)
-        self.t_start = time.time()
+        self.t_start, self._started = time.time(), time.monotonic()
         self.results_writer: ResultsWriter | None = None
         if filename is not None:
             self.results_writer = ResultsWriter(
@@ -104,7 +104,7 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
 
     def _record_episode(self, info: Info) -> None:
         self.needs_reset = True
-        episode_return, length, seconds = sum(self.rewards), len(self.rewards), time.time() - self.t_start
+        episode_return, length, seconds = sum(self.rewards), len(self.rewards), time.monotonic() - self._started
         self.episode_returns.append(episode_return)
         self.episode_lengths.append(length)
         self.episode_times.append(seconds)
@@ -121,7 +121,7 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
             "returns": np.array(self.episode_returns[-KEPT_EPISODES:], np.float64),
             "lengths": np.array(self.episode_lengths[-KEPT_EPISODES:], np.int64),
             "times": np.array(self.episode_times[-KEPT_EPISODES:], np.float64),
-            "seconds": time.time() - self.t_start,
+            "seconds": time.monotonic() - self._started,
             "needs_reset": self.needs_reset,
             "reset_info": dict(self.current_reset_info),
             "steps_before_episode": self._steps_before_episode,
@@ -137,7 +137,8 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
         self.episode_returns = state["returns"].tolist()
         self.episode_lengths = state["lengths"].tolist()
         self.episode_times = state["times"].tolist()
-        self.t_start = time.time() - float(state["seconds"])
+        seconds = float(state["seconds"])
+        self.t_start, self._started = time.time() - seconds, time.monotonic() - seconds
         self.needs_reset = bool(state["needs_reset"])
         self.current_reset_info = dict(state["reset_info"])
         self._steps_before_episode = int(state["steps_before_episode"])
