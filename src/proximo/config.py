@@ -6,10 +6,11 @@ preset or a run's ``config.toml``, the value of a schedule at a progress, and th
 
 from __future__ import annotations
 
+import inspect
 import math
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -28,7 +29,12 @@ RENAMED = {"policy_epochs": "rollouts_per_phase"}
 
 
 class Check(NamedTuple):
-    """What a value must fulfil, and the same in words."""
+    """What a value must fulfil, and the same in words.
+
+    Arguments:
+        fits: Whether a value may be used.
+        expected: The same in words, for the error.
+    """
 
     fits: Callable[[Any], bool]
     expected: str
@@ -76,13 +82,29 @@ def other_default(base: type[Any], name: str, default: Any) -> Any:
 
 
 def one_of(*choices: str) -> Check:
+    """A check that a value is one of these words."""
     return Check(lambda value: value in choices, " or ".join(map(repr, choices)))
 
 
 def describe_fields(configuration: type[Any]) -> str:
     """A line for each hyperparameter of a dataclass: its name, its default and its meaning."""
     lines = (f"{item.name} (default {item.default!r}): {item.metadata['meaning']}" for item in fields(configuration))
-    return "\n".join(textwrap.fill(line, 116, subsequent_indent="    ") for line in lines)
+    return "\n".join(textwrap.fill(line, 112, subsequent_indent="    ") for line in lines)
+
+
+def describe_constructor(owner: type[Any], meanings: Mapping[str, str]) -> str:
+    """A section "Arguments" for the docstring of a class: a line for each, with its default and its meaning."""
+    lines = []
+    for name, parameter in inspect.signature(owner).parameters.items():
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            default = "" if parameter.default is parameter.empty else f" (default {_shown(parameter.default)})"
+            line = f"{name}{default}: {meanings.get(name, '')}".strip()
+            lines.append(textwrap.fill(line, 112, subsequent_indent="    "))
+    return "\n    Arguments:\n" + textwrap.indent("\n".join(lines), " " * 8) + "\n    "
+
+
+def _shown(value: Any) -> str:
+    return value.__name__ if hasattr(value, "__name__") else repr(value)
 
 
 def check_fields(configuration: Any) -> None:
@@ -145,6 +167,7 @@ class OnPolicyConfig:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
+        """The names of all hyperparameters."""
         return tuple(cls.__dataclass_fields__)
 
     @classmethod
@@ -153,6 +176,7 @@ class OnPolicyConfig:
         return {item.name: item.metadata["meaning"] for item in fields(cls)}
 
     def as_dict(self) -> dict[str, Any]:
+        """The hyperparameters by name."""
         return {name: getattr(self, name) for name in self.names()}
 
     def changed(self, **values: Any) -> Self:

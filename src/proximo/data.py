@@ -39,7 +39,13 @@ def join_observations(observations: Sequence[Observation]) -> Observation:
 
 @dataclass(frozen=True)
 class Share:
-    """Which rows of those that all processes of a training have together are one process's."""
+    """Which rows of those that all processes of a training have together are one process's.
+
+    Arguments:
+        first: The first row that is this process's.
+        count: How many rows are.
+        total: Rows of all processes together.
+    """
 
     first: int
     count: int
@@ -47,6 +53,7 @@ class Share:
 
     @property
     def rows(self) -> slice:
+        """This process's rows, as a slice."""
         return slice(self.first, self.first + self.count)
 
 
@@ -68,15 +75,22 @@ class StepArrays(NamedTuple):
 
 
 class RNNStates(NamedTuple):
-    """The memory of policy and value network."""
+    """The memory of policy and value network.
+
+    Arguments:
+        pi: State of the policy's memory: hidden and, for an LSTM, cell, [layer, env, hidden] each.
+        vf: State of the value's memory; empty where it has none.
+    """
 
     pi: State
     vf: State
 
     def parts(self) -> list[torch.Tensor]:
+        """All arrays of both states, one after the other."""
         return [*self.pi, *self.vf]
 
     def shapes(self) -> list[torch.Size]:
+        """Their shapes."""
         return [part.shape for part in self.parts()]
 
     def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> RNNStates:
@@ -120,10 +134,12 @@ class Rollout:
 
     @property
     def steps(self) -> int:
+        """Steps per environment."""
         return int(self.rewards.shape[0])
 
     @property
     def environments(self) -> int:
+        """Number of environments."""
         return int(self.rewards.shape[1])
 
     @property

@@ -38,7 +38,13 @@ FAILURE = "proximo/failure"
 
 
 class Launch(NamedTuple):
-    """A process's place among those that were started together."""
+    """A process's place among those that were started together.
+
+    Arguments:
+        rank: This process's number, from 0.
+        world_size: How many processes there are.
+        port: Where the first process listens.
+    """
 
     rank: int
     world_size: int
@@ -97,7 +103,11 @@ def show_life(activity: str | None = None) -> None:
 
 
 class Status(NamedTuple):
-    """What a process says of itself every second."""
+    """What a process says of itself every second.
+
+    Arguments:
+        doing: The last thing that the process began, in words.
+    """
 
     doing: str = "starting"
     met: int = 0  # exchanges that it has come to
@@ -115,6 +125,9 @@ class Group:
     """
 
     def __init__(self, launch: Launch) -> None:
+        """Arguments:
+        launch: This process's place among those that were started together.
+        """
         self.rank, self.world_size = launch.rank, launch.world_size
         self.timeout = float(os.environ.get(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT))
         self.messages = self.bytes = 0  # exchanges, and bytes that this process gave to them

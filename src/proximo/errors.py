@@ -65,6 +65,11 @@ class MissingExtraError(ProximoError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
+        """Arguments:
+        package: What could not be imported.
+        extra: The extra of Proximo that brings it.
+        purpose: What it is needed for.
+        """
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'proximo[{extra}]'")
 
 

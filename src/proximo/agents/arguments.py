@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from proximo.config import OnPolicyConfig
+from proximo.config import OnPolicyConfig, describe_constructor
 
 SHARED_ARGUMENTS = {
     "policy": "The policy: a name such as MlpPolicy, CnnPolicy or MultiInputPolicy, or a class.",
@@ -31,8 +29,48 @@ SHARED_ARGUMENTS = {
     "observations a dictionary of them (DrAC, Raileanu et al. 2020).",
     "distributed": "Whether to train together with the other processes that torchrun started, and how: gathered (each "
     "learns from all rows) or sharded (each from its own); True is gathered on the fused backend, sharded on torch.",
+    "config": "The algorithm's hyperparameters.",
+    "monitor_wrapper": "Whether a single environment without a Monitor gets one.",
     "learner_class": "A learner of your own, derived from this algorithm's: see docs/architecture.md.",
 }
+
+
+MODULAR_ARGUMENTS = {
+    "env": "Vector environments to train in; make_rllte_env and its like make them.",
+    "eval_env": "Vector environments to evaluate in; None evaluates never.",
+    "tag": "Name of the run: files go to logs/{tag}/{time}.",
+    "seed": "Seed of everything random.",
+    "device": "Where the network learns: cpu, cuda, cuda:1, …",
+    "pretraining": "Whether the environment's rewards count as 0; an intrinsic reward is needed then.",
+    "num_steps": "Steps per environment and rollout.",
+    "feature_dim": "Number of features that the encoder gives; rllte's agents take vectors as they are.",
+    "batch_size": "Samples per minibatch.",
+    "lr": "Step size of Adam.",
+    "eps": "Adam's ε, against division by zero.",
+    "hidden_dim": "Width of the hidden layers, of which vectors get two per head.",
+    "clip_range": "How far the probability ratio may leave 1.",
+    "clip_range_vf": "How far a value may move from the one predicted while collecting; None does not clip.",
+    "n_epochs": "Passes over each rollout.",
+    "vf_coef": "Weight of the value loss.",
+    "ent_coef": "Weight of the entropy bonus.",
+    "aug_coef": "Weight of the terms that pull policy and value of augmented observations to those of the plain ones.",
+    "adv_coef": "Weight of the advantage's squared error in the policy's loss.",
+    "max_grad_norm": "The gradient is scaled down to this norm.",
+    "value_freq": "Rollouts between two trainings of the value.",
+    "value_epochs": "Passes of the value over each rollout that it trains on.",
+    "policy_epochs": "Rollouts, and updates of the policy phase, between two auxiliary phases.",
+    "aux_epochs": "Passes of an auxiliary phase over all its rollouts.",
+    "kl_coef": "Weight that holds the policy where it was while the auxiliary phase trains its network.",
+    "num_aux_mini_batch": "Minibatches that the auxiliary phase cuts its rollouts into.",
+    "num_aux_grad_accum": "Minibatches whose gradients make one step of the auxiliary phase.",
+    "num_mini_batch": "Minibatches that each pass cuts a rollout into.",
+    "num_policy_mini_batch": "Minibatches that each pass of the policy phase cuts a rollout into.",
+    "discount": "Discount factor.",
+    "init_fn": "How weights start: orthogonal, xavier_uniform, xavier_normal or identity.",
+    "observation_space": "The space of observations: gymnasium's, or a mapping with the key shape.",
+    "action_space": "The space of actions: gymnasium's, or a mapping with the keys shape, type and range.",
+}
+"""Of agents that are put together from modules, as rllte's and Hsuanwu's are."""
 
 
 def constructor_arguments(local_variables: Mapping[str, Any], config_class: type[OnPolicyConfig]) -> dict[str, Any]:
@@ -43,11 +81,5 @@ def constructor_arguments(local_variables: Mapping[str, Any], config_class: type
 
 
 def describe_arguments(agent: type[Any]) -> str:
-    """A line for each constructor argument: its name, its default and its meaning."""
-    meanings = {**SHARED_ARGUMENTS, **agent.config_class.meanings()}
-    lines = []
-    for name, parameter in list(inspect.signature(agent.__init__).parameters.items())[1:]:
-        default = "" if parameter.default is inspect.Parameter.empty else f" (default {parameter.default!r})"
-        meaning = meanings.get(name, "")
-        lines.append(textwrap.fill(f"{name}{default}: {meaning}".strip(), 116, subsequent_indent="    "))
-    return textwrap.indent("\n".join(lines), "    ")
+    """The section "Arguments" of an agent's documentation."""
+    return describe_constructor(agent, {**SHARED_ARGUMENTS, **agent.config_class.meanings()})

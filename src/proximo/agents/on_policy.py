@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 import numpy as np
 import torch
 
-from proximo.agents.arguments import describe_arguments
+from proximo.agents.arguments import SHARED_ARGUMENTS, describe_arguments
 from proximo.agents.checks import (
     check_second_value,
     checked_buffer_class,
@@ -28,7 +28,7 @@ from proximo.agents.together import Distributed
 from proximo.augmentation import Augmentation, check_augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.backends.runtime import Runtime
-from proximo.config import ActorCriticConfig, OnPolicyConfig, plain_number
+from proximo.config import ActorCriticConfig, OnPolicyConfig, describe_constructor, plain_number
 from proximo.data import Array, Info, Metrics, Observation, Rollout, Schedule
 from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import near_matches
@@ -93,7 +93,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         super().__init_subclass__(**options)
         own = "__init__" in vars(cls) and hasattr(cls, "config_class")
         if own and cls.__module__.startswith("proximo."):
-            cls.__doc__ = f"{cls.__doc__ or ''}\n    Arguments:\n\n{describe_arguments(cls)}\n    "
+            cls.__doc__ = (cls.__doc__ or "") + describe_arguments(cls)
 
     def __init__(
         self,
@@ -329,6 +329,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
 
     @property
     def logger(self) -> Logger:
+        """Where metrics go; see :meth:`set_logger`."""
         if self._logger is None:
             self._logger = configure_logger(0, None)
         return self._logger
@@ -594,3 +595,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         if action_masks is None:  # a user's policy may know nothing of masks
             return self.policy.predict(observation, state, episode_start, deterministic)
         return self.policy.predict(observation, state, episode_start, deterministic, action_masks)
+
+
+OnPolicyAlgorithm.__doc__ = (OnPolicyAlgorithm.__doc__ or "") + describe_constructor(
+    OnPolicyAlgorithm, SHARED_ARGUMENTS
+)

@@ -31,6 +31,9 @@ class StandaloneLearner:
     )
 
     def __init__(self, network: ActorCriticPolicy) -> None:
+        """Arguments:
+        network: The policy that is trained; its parameters move into flat memory.
+        """
         self.network: Any = network
         self.runtime = Runtime(np.random.default_rng(int(torch.randint(2**31, ()).item())))
         self.runtime.policy = network
@@ -40,6 +43,7 @@ class StandaloneLearner:
 
     @property
     def generator(self) -> np.random.Generator:
+        """What noise and minibatches are drawn from."""
         return self.runtime.generator
 
     @property
@@ -89,9 +93,11 @@ class StandaloneLearner:
         return self.train_on(buffer, chosen, config)
 
     def make_learner(self, buffer: RolloutBuffer, config: PPOConfig) -> Any:
+        """The library's learner of this network."""
         return PPOLearner(self.runtime)
 
     def train_on(self, buffer: RolloutBuffer, settings: UpdateSettings, config: PPOConfig) -> Metrics:
+        """Update the network from a rollout with advantages, and return the metrics."""
         metrics: Metrics = self.learner.update(buffer, settings)
         return metrics
 

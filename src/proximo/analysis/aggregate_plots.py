@@ -217,6 +217,7 @@ def _dress_rows(axes: Axes, rows: int) -> None:
 
 
 def dress_lines(axes: Axes, xlabel: str, ylabel: str, legend: bool) -> None:
+    """Labels, ticks and grid as all of these plots have them."""
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(color=_GRID, linewidth=0.6)
@@ -228,6 +229,7 @@ def dress_lines(axes: Axes, xlabel: str, ylabel: str, legend: bool) -> None:
 
 
 def shades_of(names: Sequence[str], colors: Colors) -> dict[str, Any]:
+    """A colour for each name, the same in every plot."""
     if colors is None:
         return dict(zip(names, itertools.cycle(PALETTE), strict=False))
     if isinstance(colors, Mapping):

@@ -35,7 +35,13 @@ PROFILE_REPETITIONS = 2_000  # a profile is many estimates at once
 
 
 class Estimate(NamedTuple):
-    """A value with its 95 % interval."""
+    """A value with its 95 % interval.
+
+    Arguments:
+        value: The estimate itself.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+    """
 
     value: float
     low: float
@@ -44,7 +50,11 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the scores of groups say about them."""
+    """What the scores of groups say about them.
+
+    Arguments:
+        thresholds: Scores at which the profiles are given.
+    """
 
     scores: dict[str, NDArray[np.float64]]  # by group, [run, task]
     aggregates: dict[str, dict[str, Estimate]]  # by aggregate and group
@@ -63,6 +73,7 @@ class Comparison:
         return 2.0 / math.comb(runs_x + runs_y, runs_x) ** tasks <= 0.05
 
     def profile_at(self, group: str, index: int) -> Estimate:
+        """The share of runs above a score, for each group."""
         values, bounds = self.profiles[group]
         return Estimate(float(values[index]), float(bounds[0, index]), float(bounds[1, index]))
 

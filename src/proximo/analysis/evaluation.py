@@ -32,7 +32,8 @@ class Predictor(Protocol):
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[Any, Any]: ...
+    ) -> tuple[Any, Any]:
+        """Actions for a batch of observations, and the next recurrent state."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class Evaluation:
     (2.0, True)
     >>> print(evaluation)
     mean return 2.0 [-0.5, 4.5] over 3 episodes
+
+    Arguments:
+        episode_rewards: The return of each episode.
+        episode_lengths: The steps of each episode.
     """
 
     episode_rewards: tuple[float, ...]
@@ -61,6 +66,7 @@ class Evaluation:
 
     @property
     def mean(self) -> float:
+        """The mean return."""
         return float(np.mean(self.episode_rewards))
 
     @property
@@ -75,6 +81,7 @@ class Evaluation:
 
     @property
     def success_rate(self) -> float | None:
+        """The share of episodes that succeeded; None where the environment does not say."""
         return float(np.mean(self.successes)) if self.successes else None
 
     def __str__(self) -> str:

@@ -31,6 +31,15 @@ class Performance:
         confidence_interval_size: float = 0.95,
         random_state: aggregates.Random | None = None,
     ) -> None:
+        """Arguments:
+        scores: Scores [run, task].
+        get_ci: Whether each aggregate comes with its bootstrap interval.
+        method: Kind of interval: percentile, basic, bc or bca.
+        task_bootstrap: Whether tasks are resampled as well as runs.
+        reps: Number of resamples.
+        confidence_interval_size: Share of the resamples that an interval holds.
+        random_state: Generator of the resamples; one with a seed makes intervals repeatable.
+        """
         self.scores = aggregates.as_scores(scores)
         self.get_ci = get_ci
         self.method = method
@@ -40,6 +49,7 @@ class Performance:
         self.random_state = random_state
 
     def aggregate_mean(self) -> Numbers | tuple[Numbers, Numbers]:
+        """The mean over all runs and tasks."""
         return self._estimate(aggregates.mean_score)
 
     def aggregate_median(self) -> Numbers | tuple[Numbers, Numbers]:
@@ -100,6 +110,15 @@ class Comparison:
         confidence_interval_size: float = 0.95,
         random_state: aggregates.Random | None = None,
     ) -> None:
+        """Arguments:
+        scores_x: Scores [run, task] of the first algorithm.
+        scores_y: Scores [run, task] of the second, on the same tasks.
+        get_ci: Whether the probability comes with its bootstrap interval.
+        method: Kind of interval: percentile, basic, bc or bca.
+        reps: Number of resamples.
+        confidence_interval_size: Share of the resamples that an interval holds.
+        random_state: Generator of the resamples; one with a seed makes intervals repeatable.
+        """
         self.scores_x = aggregates.as_scores(scores_x, "scores_x")
         self.scores_y = aggregates.as_scores(scores_y, "scores_y")
         if self.scores_x.shape[1] != self.scores_y.shape[1]:

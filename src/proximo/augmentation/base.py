@@ -46,11 +46,13 @@ class Identity(BaseAugmentation):
 
 
 def check_states(x: Tensor) -> None:
+    """Raise unless it is a batch of state vectors."""
     if x.dim() != 2:
         raise ValueError(f"this augmentation changes state vectors [batch, feature], got shape {tuple(x.shape)}")
 
 
 def check_images(x: Tensor, colors: bool = False) -> None:
+    """Raise unless it is a batch of images, and of colour images where that is asked for."""
     if x.dim() != 4:
         raise ValueError(f"this augmentation changes images [batch, channel, height, width], got {tuple(x.shape)}")
     if colors and x.shape[1] % 3:
@@ -58,6 +60,7 @@ def check_images(x: Tensor, colors: bool = False) -> None:
 
 
 def check_probability(p: float) -> None:
+    """Raise unless it is a number from 0 to 1."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"p is a probability, 0 <= p <= 1; got {p}")
 

@@ -43,6 +43,12 @@ class RandomColorJitter(ImageAugmentation):
     def __init__(
         self, brightness: float = 0.4, contrast: float = 0.4, saturation: float = 0.4, hue: float = 0.5
     ) -> None:
+        """Arguments:
+        brightness: Brightness is multiplied by up to 1 ± this.
+        contrast: Contrast is multiplied by up to 1 ± this.
+        saturation: Saturation is multiplied by up to 1 ± this.
+        hue: Hues turn by up to ± this share of the circle.
+        """
         super().__init__()
         if min(brightness, contrast, saturation) < 0.0 or not 0.0 <= hue <= 0.5:
             raise ValueError(
@@ -94,6 +100,10 @@ class RandomCutout(ImageAugmentation):
     """A black box in each image, its sides drawn from [min_cut, max_cut), its place anywhere inside."""
 
     def __init__(self, min_cut: int = 10, max_cut: int = 30) -> None:
+        """Arguments:
+        min_cut: Shortest side of the box, in pixels.
+        max_cut: Sides stay below this many pixels.
+        """
         super().__init__()
         if not 0 < min_cut < max_cut:
             raise ValueError(f"the cut's sides are drawn from [min_cut, max_cut), got {min_cut} and {max_cut}")

@@ -32,6 +32,10 @@ class RandomCrop(ImageAugmentation):
     """An ``out`` × ``out`` window at a random place, the edges repeated ``pad`` pixels outwards."""
 
     def __init__(self, pad: int = 4, out: int = 84) -> None:
+        """Arguments:
+        pad: Pixels by which the edges are repeated outwards before a window is chosen.
+        out: Side of the window; observations get this size.
+        """
         super().__init__()
         if pad < 0 or out < 1:
             raise ValueError(f"pad must not be negative and out must be positive, got {pad} and {out}")
@@ -49,6 +53,9 @@ class RandomShift(ImageAugmentation):
     """Shift by up to ``pad`` whole pixels in each direction, the edges repeated (Kostrikov et al. 2020, DrQ)."""
 
     def __init__(self, pad: int = 4) -> None:
+        """Arguments:
+        pad: The largest shift, in pixels; 0 changes nothing.
+        """
         super().__init__()
         if pad < 0:
             raise ValueError(f"pad must not be negative, got {pad}")
@@ -63,6 +70,10 @@ class RandomTranslate(ImageAugmentation):
     """The image, scaled by ``scale_factor``, at a random place of a black ``size`` × ``size`` one."""
 
     def __init__(self, size: int = 256, scale_factor: float = 0.75) -> None:
+        """Arguments:
+        size: Side of the black image that the scaled one is put into.
+        scale_factor: What the image is scaled by, above 0 and at most 1.
+        """
         super().__init__()
         if not 0.0 < scale_factor <= 1.0:
             raise ValueError(f"scale_factor must be in (0, 1], got {scale_factor}")
@@ -89,6 +100,9 @@ class SomeImages(ImageAugmentation):
     """Base of those that change each image with probability ``p``."""
 
     def __init__(self, p: float = 0.2) -> None:
+        """Arguments:
+        p: Probability with which an image is changed.
+        """
         super().__init__()
         check_probability(p)
         self.p = p

@@ -56,10 +56,12 @@ class Backend(Actor, Protocol):
 
 
 def split_epochs(rows: Rows, minibatches_per_epoch: int) -> list[Rows]:
+    """Rows of all minibatches as one array per epoch."""
     return [rows[start : start + minibatches_per_epoch] for start in range(0, len(rows), minibatches_per_epoch)]
 
 
 def non_finite_update(minibatch: int) -> NonFiniteError:
+    """The error that stops a training whose loss or gradient is no number."""
     return NonFiniteError(
         f"NaN or infinity in the loss or its gradient at minibatch {minibatch} of the update; it was not applied, so "
         "the weights are still finite. A smaller learning_rate or max_grad_norm, or VecNormalize around the "

@@ -25,6 +25,11 @@ class GradientStep:
     """
 
     def __init__(self, flat: FlatParameters, optimizer: torch.optim.Optimizer, reduce: Reduce | None = None) -> None:
+        """Arguments:
+        flat: Parameters and gradients in flat memory.
+        optimizer: What takes the step.
+        reduce: Sums the flat gradient over the processes that train together; None where there is one.
+        """
         self.flat = flat
         self.optimizer = optimizer
         self.reduce = reduce

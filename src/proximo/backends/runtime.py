@@ -20,10 +20,12 @@ from proximo.networks.flat_parameters import FlatParameters, fused_by_default
 
 
 def no_obstacle() -> str | None:
+    """For a runtime that nothing keeps from the kernels."""
     return None
 
 
 def no_settings() -> OnPolicyConfig | None:
+    """For a runtime whose hyperparameters the kernels need not know."""
     return None
 
 
@@ -46,6 +48,15 @@ class Runtime:
         precision: Precision = "float32",
         reduce: Reduce | None = None,
     ) -> None:
+        """Arguments:
+        generator: What noise and minibatches are drawn from.
+        choice: Who shall run the policy: auto, fused or torch.
+        obstacle: Says, in words, what besides the policy keeps the kernels from running it; None if nothing does.
+        settings: Gives the hyperparameters of this moment, which the kernels must know.
+        sde_sample_freq: Steps between new noise matrices of gSDE; -1 draws them once per rollout.
+        precision: float32, or bf16 for autocast on the torch backend.
+        reduce: Sums an array over the processes that train together; None where there is one.
+        """
         if choice not in ("auto", "fused", "torch"):
             raise ValueError(f"backend is {choice!r}; expected 'auto', 'fused' or 'torch'")
         if precision not in ("float32", "bf16"):
@@ -66,6 +77,7 @@ class Runtime:
 
     @property
     def policy(self) -> ActorCriticPolicy:
+        """The policy that is held."""
         if self._policy is None:
             raise AttributeError("there is no policy yet: the model was made with _init_setup_model=False")
         return self._policy
@@ -153,6 +165,7 @@ class Runtime:
 
     @property
     def flat(self) -> FlatParameters:
+        """Its parameters, gradients and moments in flat memory."""
         return self.backend.flat
 
     @property

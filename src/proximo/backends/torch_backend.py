@@ -42,7 +42,17 @@ class TorchBackend:
         precision: Precision = "float32",
         reduce: Reduce | None = None,
     ) -> None:
-        """Every ``sde_sample_freq`` steps the matrices of state-dependent noise are redrawn; −1: once per rollout."""
+        """Every ``sde_sample_freq`` steps the matrices of state-dependent noise are redrawn; −1: once per rollout.
+
+        Arguments:
+            policy: The policy that acts and learns.
+            flat: Its parameters and gradients in flat memory.
+            generator: What noise is drawn from.
+            reason: Why the kernels do not run it, in words.
+            sde_sample_freq: Steps between new noise matrices of gSDE; -1 draws them once per rollout.
+            precision: float32, or bf16 for autocast.
+            reduce: Sums an array over the processes that train together; None where there is one.
+        """
         self.policy, self.flat, self.generator = policy, flat, generator
         self.description = f"torch: {reason}"
         self.step = GradientStep(flat, policy.optimizer, reduce)

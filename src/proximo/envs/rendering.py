@@ -83,6 +83,10 @@ class Film:
     """A film that is written frame by frame: no more than one frame is in memory."""
 
     def __init__(self, path: str | Path, frames_per_second: float) -> None:
+        """Arguments:
+        path: Where it is written; the ending says as what: gif, or mp4 with the extra video.
+        frames_per_second: How fast it plays.
+        """
         path = Path(path)
         is_mp4 = path.suffix.lower() != ".gif" and importlib.util.find_spec("imageio_ffmpeg") is not None
         if not is_mp4 and importlib.util.find_spec("PIL") is None:

@@ -34,7 +34,7 @@ REWARDS: dict[str, type[IntrinsicReward]] = {
 """By the names that flags and presets use."""
 
 for _class in REWARDS.values():
-    _class.__doc__ = f"{_class.__doc__}\n    Arguments:\n\n{indent(describe_fields(_class), '    ')}\n    "
+    _class.__doc__ = f"{_class.__doc__}\n    Arguments:\n{indent(describe_fields(_class), ' ' * 8)}\n    "
     register_arguments(_class, IntrinsicReward.arguments)
 register(
     "Fabric",

@@ -166,6 +166,7 @@ class IntrinsicReward(ABC):
 
     @property
     def weight(self) -> float:
+        """The weight of this rollout: beta, less what kappa took."""
         return float(self.beta * (1.0 - self.kappa) ** self.global_step)
 
     @abstractmethod

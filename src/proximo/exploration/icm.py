@@ -23,6 +23,7 @@ class InverseDynamicsReward(LearnedReward):
         self.keep(encoder=self.make_encoder(), inverse_model=inverse)
 
     def encode_batch(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """Features before and after each step."""
         encoder = self.networks["encoder"]
         return encoder(self.normalize(batch.observations)), encoder(self.normalize(batch.next_observations))
 

@@ -48,6 +48,7 @@ def to_observation_space(given: SpaceLike) -> spaces.Box:
 
 
 def observation_box(shape: tuple[int, ...], dtype: type[np.uint8 | np.float32]) -> spaces.Box:
+    """The Box of observations of a shape: bytes for three dimensions, else floats without bounds."""
     if dtype is np.uint8:
         return spaces.Box(0, 255, shape, np.uint8)
     return spaces.Box(-np.inf, np.inf, shape, np.float32)

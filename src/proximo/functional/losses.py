@@ -11,7 +11,16 @@ from torch.nn import functional
 
 
 class LossTerms(NamedTuple):
-    """Terms of the loss of one minibatch; only ``loss`` carries gradients that matter."""
+    """Terms of the loss of one minibatch; only ``loss`` carries gradients that matter.
+
+    Arguments:
+        policy_loss: The policy's objective, negative.
+        value_loss: The value's squared error.
+        entropy_loss: The mean entropy, negative.
+        approx_kl: Estimate of the divergence from the old policy.
+        clip_fraction: Share of probability ratios outside the clip range.
+        loss: What is descended.
+    """
 
     policy_loss: Tensor
     value_loss: Tensor

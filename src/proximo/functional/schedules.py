@@ -19,6 +19,9 @@ class ConstantSchedule:
 
     >>> ConstantSchedule(0.2)(0.5)
     0.2
+
+    Arguments:
+        val: The value.
     """
 
     val: float
@@ -34,6 +37,11 @@ class LinearSchedule:
     >>> schedule = LinearSchedule(start=1.0, end=0.0, end_fraction=0.5)
     >>> schedule(1.0), schedule(0.75), schedule(0.2)
     (1.0, 0.5, 0.0)
+
+    Arguments:
+        start: Value at the start.
+        end: Value at the end.
+        end_fraction: Share of the training after which the end is reached.
     """
 
     start: float
@@ -63,6 +71,9 @@ class FloatSchedule:
     value_schedule: Schedule
 
     def __init__(self, value_schedule: Schedule | float) -> None:
+        """Arguments:
+        value_schedule: A number, or a function of the remaining progress (1 to 0).
+        """
         if isinstance(value_schedule, FloatSchedule):
             schedule = value_schedule.value_schedule
         elif callable(value_schedule):

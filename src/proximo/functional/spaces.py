@@ -97,6 +97,9 @@ class NestedObservation:
     """
 
     def __init__(self, space: Space) -> None:
+        """Arguments:
+        space: A Dict or Tuple space, nested in any way.
+        """
         parts = list(_leaves_by_path(space, ()))
         self.paths = {"/".join(map(str, path)): path for path, _ in parts}
         if len(self.paths) < len(parts):
@@ -345,6 +348,9 @@ class ObservationFlattener:
     """Shows nested observations as one dictionary, and others as they are."""
 
     def __init__(self, space: Space) -> None:
+        """Arguments:
+        space: Any space.
+        """
         self.nesting = NestedObservation(space) if is_nested(space) else None
         self.space = space if self.nesting is None else self.nesting.space
 

@@ -23,11 +23,16 @@ class RunningMeanStd:
     """
 
     def __init__(self, epsilon: float = 1e-4, shape: tuple[int, ...] = ()) -> None:
+        """Arguments:
+        epsilon: Weight of the mean 0 and variance 1 that it starts with, in samples.
+        shape: Shape of one sample.
+        """
         self.mean: NDArray[np.float64] = np.zeros(shape, np.float64)
         self.var: NDArray[np.float64] = np.ones(shape, np.float64)
         self.count: float = epsilon
 
     def copy(self) -> RunningMeanStd:
+        """A copy that goes on by itself."""
         duplicate = RunningMeanStd(shape=self.mean.shape)
         duplicate.mean, duplicate.var, duplicate.count = self.mean.copy(), self.var.copy(), float(self.count)
         return duplicate
@@ -37,6 +42,7 @@ class RunningMeanStd:
         self.update_from_moments(np.mean(arr, axis=0), np.var(arr, axis=0), arr.shape[0])
 
     def update_from_moments(self, batch_mean: Array, batch_var: Array, batch_count: float) -> None:
+        """Take in a batch of which mean, variance and number are known."""
         delta = batch_mean - self.mean
         total = self.count + batch_count
         squares = self.var * self.count + batch_var * batch_count + np.square(delta) * self.count * batch_count / total
@@ -68,6 +74,7 @@ def first_non_finite(values: Observation) -> tuple[int, ...] | None:
 
 
 def non_finite_error(name: str, step: int, environment: int) -> NonFiniteError:
+    """The error that names what holds NaN or infinity."""
     return NonFiniteError(
         f"NaN or infinity in the {name} of environment {environment} at step {step} of the rollout; the policy was not "
         "updated with it. Look at that environment (VecCheckNan stops at the very step and names the culprit)"
@@ -87,7 +94,13 @@ def check_finite_rollout(name: str, values: Observation) -> None:
 
 
 class Interval(NamedTuple):
-    """A mean with its confidence interval."""
+    """A mean with its confidence interval.
+
+    Arguments:
+        mean: The mean.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+    """
 
     mean: float
     low: float

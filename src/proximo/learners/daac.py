@@ -31,7 +31,11 @@ Terms = dict[str, Tensor]  # "loss" is descended, the others are reported
 
 
 class DAACLearner(PPOLearner):
-    """Updates policy and value from a rollout, each by its own loss, and returns metrics."""
+    """Updates policy and value from a rollout, each by its own loss, and returns metrics.
+
+    Arguments:
+        runtime: Who holds the policy, its memory, its backend and the random generator.
+    """
 
     policy: DecoupledPolicy
     in_kernels: ClassVar[tuple[str, ...]] = ()
@@ -107,6 +111,7 @@ class DAACLearner(PPOLearner):
         return terms
 
     def shaped_actions(self, batch: Minibatch) -> Tensor:
+        """Actions of a minibatch as the distribution takes them."""
         return batch.actions.long().flatten() if self._discrete else batch.actions
 
     def _epochs(

@@ -37,7 +37,11 @@ MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam remembers of each parameter
 
 
 class Unit(NamedTuple):
-    """What the auxiliary phase measures returns with."""
+    """What the auxiliary phase measures returns with.
+
+    Arguments:
+        mean: What is taken from returns.
+    """
 
     mean: float
     deviation: float  # at least 1
@@ -50,6 +54,10 @@ class FlatAdam:
     """
 
     def __init__(self, flat: FlatParameters, eps: float) -> None:
+        """Arguments:
+        flat: Parameters and gradients in flat memory.
+        eps: Adam's ε, against division by zero.
+        """
         self.eps = eps
         self.bind(flat)
 
@@ -63,6 +71,7 @@ class FlatAdam:
         self.load_moments(previous)
 
     def set_eps(self, eps: float) -> None:
+        """Change Adam's ε."""
         self.eps = self.adam.param_groups[0]["eps"] = eps
 
     def rest_frozen(self) -> None:
@@ -110,12 +119,17 @@ class PPGLearner:
     policy_phase_class: ClassVar[type[PPOLearner]] = PPOLearner
 
     def __init__(self, runtime: Runtime, phase: PhaseBuffer) -> None:
+        """Arguments:
+        runtime: Who holds the policy, its memory, its backend and the random generator.
+        phase: Memory for the rollouts of a phase.
+        """
         self.runtime, self.phase = runtime, phase
         self.policy_phase = self.policy_phase_class(runtime)
         self._optimizer: FlatAdam | None = None
 
     @property
     def policy(self) -> PhasicPolicy:
+        """The policy that is trained."""
         return self.runtime.policy  # type: ignore[return-value]
 
     @property

@@ -49,10 +49,14 @@ class PPOLearner:
     augmentation: Augmentation | None = None
 
     def __init__(self, runtime: Runtime) -> None:
+        """Arguments:
+        runtime: Who holds the policy, its memory, its backend and the random generator.
+        """
         self.runtime = runtime
 
     @property
     def policy(self) -> ActorCriticPolicy:
+        """The policy that is trained."""
         return self.runtime.policy
 
     def obstacle(self) -> str | None:
@@ -142,6 +146,7 @@ class PPOLearner:
         return self.policy.action_space.shape == () and not np.issubdtype(self.policy.action_space.dtype, np.floating)
 
     def metrics(self, report: UpdateReport, buffer: RolloutBuffer, settings: UpdateSettings) -> Metrics:
+        """What an update tells of itself, by the names of the log."""
         rows = np.concatenate(report.epochs)
         mean = mean_terms(rows)
         metrics = {

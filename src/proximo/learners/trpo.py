@@ -51,7 +51,15 @@ class Surrogate:
         weight: float | None = None,
         reduce: Reduce | None = None,
     ) -> None:
-        """``weight`` is the share of the rows that is here, None for all; ``reduce`` then sums over processes."""
+        """``weight`` is the share of the rows that is here, None for all; ``reduce`` then sums over processes.
+
+        Arguments:
+            policy: The policy that is to move.
+            batch: The samples, the whole rollout or every n-th of it.
+            normalize_advantage: Whether advantages get zero mean and unit deviation.
+            weight: Share of these rows among those of all processes.
+            reduce: Sums over the processes that train together; None where there is one.
+        """
         self.policy, self.batch, self.weight = policy, batch, weight
         self.reduce = None if weight is None else reduce
         self.advantages = normalize(batch.advantages) if normalize_advantage else batch.advantages
@@ -90,7 +98,13 @@ class Surrogate:
 
 
 class PolicyStep(NamedTuple):
-    """How the line search ended; where it found nothing, the policy is the old one."""
+    """How the line search ended; where it found nothing, the policy is the old one.
+
+    Arguments:
+        objective: What the surrogate became.
+        divergence: How far the policy moved, in mean KL divergence.
+        succeeded: Whether the line search found a step.
+    """
 
     objective: float
     divergence: float
@@ -101,10 +115,14 @@ class TRPOLearner:
     """Updates a policy from a rollout and returns metrics; network, memory and random generator are the runtime's."""
 
     def __init__(self, runtime: Runtime) -> None:
+        """Arguments:
+        runtime: Who holds the policy, its memory, its backend and the random generator.
+        """
         self.runtime = runtime
 
     @property
     def policy(self) -> ActorCriticPolicy:
+        """The policy that is trained."""
         return self.runtime.policy
 
     def obstacle(self) -> str | None:
@@ -247,6 +265,7 @@ def line_search(
 
 
 def non_finite(network: str) -> NonFiniteError:
+    """The error that stops a training whose step is no number."""
     return NonFiniteError(
         f"NaN or infinity in the gradient of the {network}; it was not applied, so the weights are still finite. "
         "VecNormalize around the environment, or a smaller learning_rate for the value network, usually cures this"

@@ -19,6 +19,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from proximo.config import describe_constructor
 from proximo.data import Array, Observation, Schedule, TensorObservation
 from proximo.errors import ArgumentValueError, ModelFileError
 from proximo.files.archive import read_archive, write_archive
@@ -28,6 +29,7 @@ from proximo.files.fields import decode_fields, encode_fields
 from proximo.files.plain_text import brief, printable
 from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
 from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
+from proximo.networks.arguments import POLICY_ARGUMENTS
 from proximo.networks.distributions import (
     DiagGaussianDistribution,
     Distribution,
@@ -73,6 +75,11 @@ class BasePolicy(nn.Module, ABC):
     features_extractor: BaseFeaturesExtractor
     optimizer: torch.optim.Optimizer
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith("proximo.networks."):
+            cls.__doc__ = (cls.__doc__ or "") + describe_constructor(cls, POLICY_ARGUMENTS)
+
     def __init__(
         self,
         observation_space: Space,
@@ -98,6 +105,7 @@ class BasePolicy(nn.Module, ABC):
 
     @property
     def squash_output(self) -> bool:
+        """Whether actions go through tanh."""
         return self._squash_output
 
     @property
@@ -116,9 +124,11 @@ class BasePolicy(nn.Module, ABC):
         return self
 
     def make_features_extractor(self) -> BaseFeaturesExtractor:
+        """A new features extractor of the policy's class."""
         return self.features_extractor_class(self.observation_space, **self.features_extractor_kwargs)
 
     def extract_features(self, obs: TensorObservation, features_extractor: BaseFeaturesExtractor) -> Any:
+        """The features of observations, which are preprocessed first."""
         # images to be normalised are of bytes, or their encoder would not have been built
         if (
             self.normalize_images
@@ -139,10 +149,12 @@ class BasePolicy(nn.Module, ABC):
                 module.bias.data.fill_(0.0)
 
     def set_training_mode(self, mode: bool) -> None:
+        """Training or evaluation mode, for layers such as dropout."""
         if self.training != mode:
             self.train(mode)
 
     def is_vectorized_observation(self, observation: Observation) -> bool:
+        """Whether it is a batch rather than one observation."""
         return batch_observation(observation, self.observation_space)[1]
 
     def obs_to_tensor(self, observation: Observation) -> tuple[TensorObservation, bool]:
@@ -218,6 +230,7 @@ class BasePolicy(nn.Module, ABC):
         return self.action_space
 
     def parameters_to_vector(self) -> Array:
+        """All parameters as one flat array."""
         return nn.utils.parameters_to_vector(self.parameters()).detach().cpu().numpy()
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
@@ -262,7 +275,11 @@ class BasePolicy(nn.Module, ABC):
         return policy.to(get_device(device))
 
 
+BasePolicy.__doc__ = (BasePolicy.__doc__ or "") + describe_constructor(BasePolicy, POLICY_ARGUMENTS)
+
+
 def zero_learning_rate(_: float) -> float:
+    """The schedule of a policy that nobody trains."""
     return 0.0
 
 
@@ -418,6 +435,7 @@ class ActorCriticPolicy(BasePolicy):
         return self.value_net(latent_vf), distribution.log_prob(actions), distribution.entropy()
 
     def get_distribution(self, obs: TensorObservation, action_masks: Tensor | None = None) -> Distribution:
+        """The distribution of actions for observations."""
         features = super().extract_features(obs, self.pi_features_extractor)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features), action_masks)
 

@@ -26,6 +26,10 @@ class BaseFeaturesExtractor(nn.Module):
     divides_images: ClassVar[bool] = False  # whether images come as they are: the policy divides by 255 otherwise
 
     def __init__(self, observation_space: Space, features_dim: int = 0) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        features_dim: Width of the features that it gives.
+        """
         super().__init__()
         if features_dim <= 0:
             raise ValueError(f"features_dim must be positive, got {features_dim}")
@@ -34,6 +38,7 @@ class BaseFeaturesExtractor(nn.Module):
 
     @property
     def features_dim(self) -> int:
+        """Width of the features."""
         return self._features_dim
 
 
@@ -41,6 +46,9 @@ class FlattenExtractor(BaseFeaturesExtractor):
     """The observation as one flat vector."""
 
     def __init__(self, observation_space: Space) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        """
         super().__init__(observation_space, get_flattened_obs_dim(observation_space))
         self.flatten = nn.Flatten()
 
@@ -55,6 +63,11 @@ class ImageCNN(BaseFeaturesExtractor):
     linear: nn.Sequential
 
     def __init__(self, observation_space: Space, features_dim: int, normalized_image: bool) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        features_dim: Width of the features that it gives.
+        normalized_image: Whether images are floats within 0 and 1; otherwise they must be bytes.
+        """
         if not is_image_space(observation_space, check_channels=False, normalized_image=normalized_image):
             raise ArgumentValueError(
                 f"{type(self).__name__} reads images: Box of three dimensions, dtype uint8, bounds 0 to 255; got "
@@ -113,6 +126,11 @@ class NatureCNN(ImageCNN):
     """The convolutional network of DQN (Mnih et al. 2015): three convolutions and one linear layer."""
 
     def __init__(self, observation_space: Space, features_dim: int = 512, normalized_image: bool = False) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        features_dim: Width of the features that it gives.
+        normalized_image: Whether images are floats within 0 and 1; otherwise they must be bytes.
+        """
         super().__init__(observation_space, features_dim, normalized_image)
         shape: tuple[int, ...] = observation_space.shape  # type: ignore[assignment]
         self.cnn = nn.Sequential(*dqn_convolutions(shape[0]), nn.Flatten())
@@ -128,6 +146,9 @@ class ResidualBlock(nn.Module):
     """x + conv(ReLU(conv(ReLU(x)))), both of three by three pixels."""
 
     def __init__(self, channels: int) -> None:
+        """Arguments:
+        channels: Channels that come in and go out.
+        """
         super().__init__()
         self.first = nn.Conv2d(channels, channels, kernel_size=3, padding=1)
         self.second = nn.Conv2d(channels, channels, kernel_size=3, padding=1)
@@ -163,6 +184,12 @@ class ImpalaCNN(ImageCNN):
         normalized_image: bool = False,
         channels: Sequence[int] = (16, 32, 32),
     ) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        features_dim: Width of the features that it gives.
+        normalized_image: Whether images are floats within 0 and 1; otherwise they must be bytes.
+        channels: Channels of its three stages.
+        """
         super().__init__(observation_space, features_dim, normalized_image)
         inputs, *size = observation_space.shape  # type: ignore[misc]
         self.cnn = nn.Sequential(*residual_stages(inputs, channels), nn.ReLU(inplace=True), nn.Flatten())
@@ -176,6 +203,11 @@ class CombinedExtractor(BaseFeaturesExtractor):
     def __init__(
         self, observation_space: spaces.Dict, cnn_output_dim: int = 256, normalized_image: bool = False
     ) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        cnn_output_dim: Features of each image.
+        normalized_image: Whether images are floats within 0 and 1; otherwise they must be bytes.
+        """
         if not isinstance(observation_space, spaces.Dict):
             raise ValueError(
                 f"MultiInputPolicy reads Dict observations, got {observation_space}; use 'MlpPolicy' for vectors or "
@@ -252,6 +284,12 @@ class MlpExtractor(nn.Module):
         activation_fn: type[nn.Module],
         device: torch.device | str = "auto",
     ) -> None:
+        """Arguments:
+        feature_dim: Width of the features that come in.
+        net_arch: Widths of the hidden layers: a list for both, or dict(pi=[…], vf=[…]).
+        activation_fn: The activation behind each layer, a class.
+        device: Where it computes: auto, cpu, cuda, …
+        """
         super().__init__()
         policy_sizes, value_sizes = self._sizes(net_arch)
         self.policy_net = nn.Sequential(*create_mlp(feature_dim, 0, policy_sizes, activation_fn))
@@ -276,7 +314,9 @@ class MlpExtractor(nn.Module):
         return self.forward_actor(features), self.forward_critic(features)
 
     def forward_actor(self, features: Tensor) -> Tensor:
+        """What the policy's head reads."""
         return self.policy_net(features)
 
     def forward_critic(self, features: Tensor) -> Tensor:
+        """What the value's head reads."""
         return self.value_net(features)

@@ -30,7 +30,14 @@ FUSED_KERNELS = (torch.optim.Adam, torch.optim.AdamW)  # PyTorch steps these in 
 
 
 class Segment(NamedTuple):
-    """Where one parameter lies within the flat memory."""
+    """Where one parameter lies within the flat memory.
+
+    Arguments:
+        name: The parameter's name in the module.
+        parameter: The parameter itself.
+        offset: Where it begins.
+        strides: Its strides within its segment.
+    """
 
     name: str
     parameter: nn.Parameter
@@ -39,10 +46,12 @@ class Segment(NamedTuple):
     strides: tuple[int, ...]
 
     def view(self, memory: Tensor) -> Tensor:
+        """The parameter's part of a flat array, in its shape."""
         return memory.as_strided(self.parameter.shape, self.strides, self.offset)
 
     @property
     def padded_size(self) -> int:
+        """Numbers that it takes, padding included."""
         return padded(self.size)
 
 
@@ -72,6 +81,10 @@ class FlatParameters:
     """
 
     def __init__(self, module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Arguments:
+        module: The module whose parameters become views of flat memory.
+        optimizer: Its optimiser, whose state moves along.
+        """
         self.module = module
         self.optimizer = optimizer
         self.segments = _lay_out(module)
@@ -108,6 +121,7 @@ class FlatParameters:
                 parameter.grad = view
 
     def zero_gradients(self) -> None:
+        """All gradients 0, in one write."""
         self.gradients.zero_()
 
     def gradient_norm(self) -> Tensor:

@@ -34,6 +34,15 @@ class RMSpropTFLike(torch.optim.Optimizer):
         momentum: float = 0,
         centered: bool = False,
     ) -> None:
+        """Arguments:
+        params: Parameters, or groups of them.
+        lr: Step size.
+        alpha: How slowly the mean of squared gradients follows.
+        eps: Added to that mean inside the root.
+        weight_decay: Multiple of a parameter that is added to its gradient.
+        momentum: Share of the previous step that is kept.
+        centered: Whether the variance of the gradient takes the place of its mean square.
+        """
         numbers = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         for name, value in numbers.items():
             if not value >= 0.0:

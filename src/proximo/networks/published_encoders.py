@@ -26,6 +26,10 @@ class BaseEncoder(BaseFeaturesExtractor):
     divides_images = True
 
     def __init__(self, observation_space: Space, feature_dim: int = 0) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        feature_dim: Width of the features that it gives.
+        """
         super().__init__(observation_space, feature_dim)
         self.observation_space = observation_space
         self.feature_dim = feature_dim
@@ -37,6 +41,10 @@ class IdentityEncoder(BaseEncoder):
     divides_images = False
 
     def __init__(self, observation_space: Space, feature_dim: int = 64) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        feature_dim: Width of the features that it gives.
+        """
         width = get_flattened_obs_dim(observation_space)
         if feature_dim != width:
             raise ValueError(
@@ -55,6 +63,11 @@ class VanillaMlpEncoder(BaseEncoder):
     divides_images = False
 
     def __init__(self, observation_space: Space, feature_dim: int = 64, hidden_dim: int = 64) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        feature_dim: Width of the features that it gives.
+        hidden_dim: Width of the first layer.
+        """
         super().__init__(observation_space, feature_dim)
         self.trunk = nn.Sequential(
             nn.Linear(get_flattened_obs_dim(observation_space), hidden_dim),
@@ -74,6 +87,10 @@ class ImageEncoder(BaseEncoder):
     """
 
     def __init__(self, observation_space: Space, feature_dim: int = 512) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        feature_dim: Width of the features that it gives.
+        """
         shape = observation_space.shape
         if not isinstance(observation_space, spaces.Box) or shape is None or len(shape) != 3:
             raise ValueError(
@@ -97,9 +114,11 @@ class ImageEncoder(BaseEncoder):
         return self.activate(self.linear(self.trunk(self.scaled(pixels))))
 
     def scaled(self, pixels: Tensor) -> Tensor:
+        """Pixels as the network reads them."""
         return pixels / self.scale if self.scale != 1.0 else pixels
 
     def activate(self, features: Tensor) -> Tensor:
+        """What follows the last layer."""
         return functional.relu(features)
 
 
@@ -126,6 +145,10 @@ class TassaCnnEncoder(ImageEncoder):
     """The network used on the DeepMind Control Suite (Tassa et al. 2018): pixels around zero, no last activation."""
 
     def __init__(self, observation_space: Space, feature_dim: int = 50) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        feature_dim: Width of the features that it gives.
+        """
         super().__init__(observation_space, feature_dim)
 
     def _make_trunk(self, channels: int) -> nn.Sequential:
@@ -152,6 +175,11 @@ class EspeholtResidualEncoder(ImageEncoder):
     def __init__(
         self, observation_space: Space, feature_dim: int = 256, net_arch: Sequence[int] = (16, 32, 32)
     ) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        feature_dim: Width of the features that it gives.
+        net_arch: Channels of its three stages.
+        """
         self.net_arch = tuple(net_arch)
         super().__init__(observation_space, feature_dim)
 
@@ -163,6 +191,11 @@ class RaffinCombinedEncoder(BaseEncoder):
     """For Dict observations: a PathakCnnEncoder for each image, the rest flat, and one linear layer over all."""
 
     def __init__(self, observation_space: Space, feature_dim: int = 256, cnn_output_dim: int = 256) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        feature_dim: Width of the features that it gives.
+        cnn_output_dim: Features of each image.
+        """
         if not isinstance(observation_space, spaces.Dict):
             raise ValueError(
                 f"RaffinCombinedEncoder reads Dict observations, got {observation_space}; use MnihCnnEncoder for "

@@ -29,6 +29,7 @@ def parts_of_state(layer: nn.Module) -> int:
 
 
 def zero_state(layer: nn.LSTM | nn.GRU, environments: int) -> State:
+    """The state of a memory that has seen nothing."""
     device = next(layer.parameters()).device
     shape = (layer.num_layers, environments, layer.hidden_size)
     return tuple(torch.zeros(shape, device=device) for _ in range(parts_of_state(layer)))
@@ -49,7 +50,12 @@ def _run(layer: nn.LSTM | nn.GRU, inputs: Tensor, state: State) -> tuple[Tensor,
 
 
 class Pieces(NamedTuple):
-    """Where each (time, sequence) element lies among the pieces that episode starts cut."""
+    """Where each (time, sequence) element lies among the pieces that episode starts cut.
+
+    Arguments:
+        total: Number of pieces.
+        longest: Length of the longest.
+    """
 
     piece: Tensor  # [time, sequence]: index of the piece
     position: Tensor  # [time, sequence]: place within it
@@ -275,6 +281,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     def get_distribution(  # type: ignore[override]
         self, obs: TensorObservation, lstm_states: State, episode_starts: Tensor, action_masks: Tensor | None = None
     ) -> tuple[Distribution, State]:
+        """The distribution of actions for observations, and the next state of the memory."""
         features = BasePolicy.extract_features(self, obs, self.pi_features_extractor)
         latent, state = step_memory(self.lstm_actor, features, lstm_states, episode_starts)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent), action_masks), state

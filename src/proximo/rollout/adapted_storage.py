@@ -18,6 +18,9 @@ class AdaptedRolloutBuffer(RolloutBuffer):
     """
 
     def __init__(self, inner: Any) -> None:
+        """Arguments:
+        inner: The buffer of Stable-Baselines3's that is filled beside.
+        """
         self.inner = inner
         super().__init__(
             inner.buffer_size,

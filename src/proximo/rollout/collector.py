@@ -67,9 +67,11 @@ class Actor(Protocol):
 class StepListener(Protocol):
     """Somebody who follows the collection step by step. Asked once per rollout; who wants nothing costs nothing."""
 
-    def wants_steps(self) -> bool: ...
+    def wants_steps(self) -> bool:
+        """Whether it is to be called at each step."""
 
-    def wants_locals(self) -> bool: ...
+    def wants_locals(self) -> bool:
+        """Whether it reads the loop's variables there."""
 
     def on_step(self, environments: int, local_variables: dict[str, Any] | None) -> bool:
         """Called after each vector step of ``environments`` environments; False ends the collection."""
@@ -95,6 +97,11 @@ class Collector:
     """Fills a rollout buffer from a vector environment, carrying the observation from one rollout to the next."""
 
     def __init__(self, env: VecEnv, episode_infos: deque[Info], episode_successes: deque[bool]) -> None:
+        """Arguments:
+        env: The vector environment that is stepped.
+        episode_infos: Where return and length of ended episodes go.
+        episode_successes: Where their is_success goes.
+        """
         self.env = env
         self.episode_infos = episode_infos
         self.episode_successes = episode_successes
@@ -113,6 +120,7 @@ class Collector:
         self._unvalued: list[tuple[int, NDArray[np.int64], Observation]] = []  # step, environments, last observations
 
     def reset(self) -> None:
+        """Reset the environments and forget what was carried over."""
         self.observations = self.env.reset()
         self.episode_starts = np.ones(self.env.num_envs, np.bool_)
 

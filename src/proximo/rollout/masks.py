@@ -11,7 +11,12 @@ class MaskReader:
     """Asks the environments which actions are allowed now, and refuses masks that allow nothing."""
 
     def __init__(self, env: VecEnv, stage: str = "rollout") -> None:
-        """``stage`` is what the steps belong to, for the error messages."""
+        """``stage`` is what the steps belong to, for the error messages.
+
+        Arguments:
+            env: The vector environment that is asked.
+            stage: What it is asked for, in words, for errors.
+        """
         self._groups = required_mask_groups(env.action_space)
         if not env.has_attr("action_masks"):
             raise ValueError(

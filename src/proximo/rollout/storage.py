@@ -80,7 +80,7 @@ def _array_of_rollout(name: str) -> Any:
     def write(buffer: RolloutBuffer, values: Array) -> None:
         getattr(buffer.rollout, name)[:] = values
 
-    return property(read, write)
+    return property(read, write, doc=f"The rollout's {name.replace('_', ' ')}, [time, env, …].")
 
 
 @stands_for("stable_baselines3.common.buffers", "RolloutBuffer")
@@ -101,6 +101,15 @@ class RolloutBuffer:
         gamma: float = 0.99,
         n_envs: int = 1,
     ) -> None:
+        """Arguments:
+        buffer_size: Steps per environment.
+        observation_space: The space of one observation.
+        action_space: The space of one action.
+        device: Where minibatches go: auto, cpu, cuda, …
+        gae_lambda: Bias against variance of the advantage estimate; 1 is the Monte-Carlo return.
+        gamma: Discount factor.
+        n_envs: Number of environments.
+        """
         self.buffer_size = buffer_size
         self.observation_space = observation_space
         self.action_space = action_space
@@ -121,12 +130,14 @@ class RolloutBuffer:
         self.rollout.valid = self.rollout.action_masks = self.rollout.intrinsic_rewards = None
 
     def size(self) -> int:
+        """Steps that are filled."""
         return self.buffer_size if self.full else self.pos
 
     # the memory under Stable-Baselines3's names, which subclasses read and assign
 
     @property
     def observations(self) -> Observation:
+        """Observations, [time, env, …]."""
         return self.rollout.observations
 
     actions = _array_of_rollout("actions")
@@ -215,6 +226,7 @@ class RolloutBuffer:
             yield epoch_minibatches(whole, self.rollout, order, batch_size)
 
     def to_torch(self, array: Array, copy: bool = True) -> torch.Tensor:
+        """An array as a tensor on the buffer's device."""
         return torch.tensor(array, device=self.device) if copy else torch.as_tensor(array, device=self.device)
 
     @staticmethod

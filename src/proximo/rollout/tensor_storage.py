@@ -44,6 +44,14 @@ class BaseStorage(ABC):
         batch_size: int,
         num_envs: int,
     ) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        action_space: The space of one action.
+        device: Where tensors live: cpu, cuda, …
+        storage_size: Steps per environment.
+        batch_size: Samples per minibatch.
+        num_envs: Number of environments.
+        """
         for name, size in (("storage_size", storage_size), ("batch_size", batch_size), ("num_envs", num_envs)):
             if size < 1:
                 raise ValueError(f"{name} is {size}; expected at least 1")
@@ -87,7 +95,7 @@ def _numbers(name: str) -> Any:
         memory = getattr(storage.buffer.rollout, name)
         memory[:] = _array(values).reshape(memory.shape)
 
-    return property(read, write)
+    return property(read, write, doc=f"The rollout's {name.replace('_', ' ')} as a tensor, [time, env, …].")
 
 
 def _array(values: Any) -> Any:
@@ -140,6 +148,16 @@ class VanillaRolloutStorage(BaseStorage):
         discount: float = 0.999,
         gae_lambda: float = 0.95,
     ) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        action_space: The space of one action.
+        device: Where tensors live: cpu, cuda, …
+        storage_size: Steps per environment.
+        batch_size: Samples per minibatch.
+        num_envs: Number of environments.
+        discount: Discount factor.
+        gae_lambda: Bias against variance of the advantage estimate; 1 is the Monte-Carlo return.
+        """
         super().__init__(observation_space, action_space, device, storage_size, batch_size, num_envs)
         for name, share in (("discount", discount), ("gae_lambda", gae_lambda)):
             if not 0.0 <= share <= 1.0:
@@ -175,6 +193,7 @@ class VanillaRolloutStorage(BaseStorage):
 
     @property
     def full(self) -> bool:
+        """Whether all steps are there."""
         return self.buffer.full
 
     def add(
@@ -272,10 +291,12 @@ class VanillaRolloutStorage(BaseStorage):
 
     @property
     def observations(self) -> TensorObservation:
+        """Observations, [time + 1, env, …]."""
         return obs_as_tensor(self._observations, self.device)
 
     @property
     def actions(self) -> Tensor:
+        """Actions, [time, env, …]."""
         return torch.as_tensor(self.buffer.rollout.actions, device=self.device)
 
     rewards, values, log_probs, returns, advantages = (
@@ -291,6 +312,9 @@ class DictRolloutStorage(VanillaRolloutStorage):
     """The same for Dict observations: ``observations`` is a dictionary of tensors."""
 
     def __init__(self, observation_space: Space, *args: Any, **kwargs: Any) -> None:
+        """Arguments:
+        observation_space: A Dict space.
+        """
         if not isinstance(observation_space, spaces.Dict):
             raise ValueError(f"DictRolloutStorage keeps Dict observations, got {observation_space}")
         super().__init__(observation_space, *args, **kwargs)

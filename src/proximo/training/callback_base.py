@@ -43,6 +43,9 @@ class BaseCallback:
     model: Any  # the agent; typed loosely, so that users' callbacks may use all of their model's own attributes
 
     def __init__(self, verbose: int = 0) -> None:
+        """Arguments:
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        """
         self.n_calls = 0
         self.num_timesteps = 0
         self.verbose = verbose
@@ -60,6 +63,7 @@ class BaseCallback:
 
     @property
     def logger(self) -> Logger:
+        """The model's logger."""
         logger: Logger = self.model.logger
         return logger
 
@@ -86,16 +90,19 @@ class BaseCallback:
         return self.wants_steps() and not getattr(self._on_step, "counters_only", False)
 
     def init_callback(self, model: Any) -> None:
+        """Take the model; the loop calls it before training."""
         self.model = model
         self._init_callback()
 
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+        """What the loop calls before its first rollout."""
         self.locals = locals_
         self.globals = globals_
         self.num_timesteps = self.model.num_timesteps  # not 0 when an earlier training is continued
         self._on_training_start()
 
     def on_rollout_start(self) -> None:
+        """What the loop calls before each rollout."""
         self.num_timesteps = self.model.num_timesteps
         self._on_rollout_start()
 
@@ -106,6 +113,7 @@ class BaseCallback:
         return self._on_step()
 
     def on_rollout_end(self) -> None:
+        """What the loop calls after each rollout, before the update."""
         self.num_timesteps = self.model.num_timesteps
         self._on_rollout_end()
 
@@ -128,6 +136,7 @@ class BaseCallback:
                 setattr(self, name, state[name])
 
     def on_training_end(self) -> None:
+        """What the loop calls after the last update."""
         self._on_training_end()
 
     def close(self) -> None:
@@ -139,7 +148,7 @@ class BaseCallback:
         self.update_child_locals(locals_)
 
     def update_child_locals(self, locals_: dict[str, Any]) -> None:
-        pass
+        """Hand the loop's variables on to the callbacks that this one calls."""
 
     # ------------------------------------------------------------------ what a subclass overrides
 
@@ -173,6 +182,10 @@ class EventCallback(BaseCallback):
     """Base of callbacks that call another one, ``callback``, at events; subclasses call ``_on_event``."""
 
     def __init__(self, callback: BaseCallback | None = None, verbose: int = 0) -> None:
+        """Arguments:
+        callback: What is called at an event; None calls nothing.
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        """
         super().__init__(verbose)
         self.callback = callback
         if callback is not None:
@@ -212,6 +225,9 @@ class CallbackList(BaseCallback):
     """Calls callbacks one after the other; any of them can end the training."""
 
     def __init__(self, callbacks: Sequence[BaseCallback]) -> None:
+        """Arguments:
+        callbacks: In the order in which they are called.
+        """
         super().__init__()
         if not isinstance(callbacks, list | tuple):
             raise ArgumentTypeError(f"CallbackList takes a list of callbacks, not {type(callbacks).__name__}")
@@ -269,6 +285,10 @@ class ConvertCallback(BaseCallback):
     """Calls a function ``callback(locals, globals)`` at every step; what it returns says whether to go on."""
 
     def __init__(self, callback: FunctionCallback | None, verbose: int = 0) -> None:
+        """Arguments:
+        callback: A function of the loop's locals and globals; False ends the training.
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        """
         super().__init__(verbose)
         self.callback = callback
 

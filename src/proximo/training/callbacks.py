@@ -51,6 +51,15 @@ class CheckpointCallback(BaseCallback):
         save_vecnormalize: bool = False,
         verbose: int = 0,
     ) -> None:
+        """Arguments:
+        save_freq: Calls between two files; a call is one step of every environment.
+        save_path: The folder.
+        name_prefix: What names of files begin with.
+        save_replay_buffer: Whether a model's replay buffer is saved too; on-policy models have none.
+        save_vecnormalize: Whether the statistics of VecNormalize are saved beside; the model file holds them
+            anyway.
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        """
         super().__init__(verbose)
         if save_freq < 1:
             raise ValueError(f"save_freq is {save_freq}; expected the number of calls between checkpoints, at least 1")
@@ -136,6 +145,20 @@ class EvalCallback(EventCallback):
         warn: bool = True,
         use_masking: bool = False,
     ) -> None:
+        """Arguments:
+        eval_env: What to evaluate in; normalised and wrapped as the training's.
+        callback_on_new_best: What is called after an evaluation with a new best mean.
+        callback_after_eval: What is called after every evaluation.
+        n_eval_episodes: Episodes of an evaluation.
+        eval_freq: Calls between two evaluations; a call is one step of every training environment.
+        log_path: Folder of evaluations.npz and evaluations.jsonl; None writes neither.
+        best_model_save_path: Folder of best_model.zip; None keeps none.
+        deterministic: Whether the likeliest actions are taken instead of sampled ones.
+        render: Whether the environment is shown.
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        warn: Whether to warn of an environment without a Monitor.
+        use_masking: Whether the environment's action masks are asked for.
+        """
         super().__init__(callback_after_eval, verbose)
         self.callback_on_new_best = callback_on_new_best
         if callback_on_new_best is not None:
@@ -292,6 +315,9 @@ class MaskableEvalCallback(EvalCallback):
     """An ``EvalCallback`` that masks actions unless told otherwise."""
 
     def __init__(self, *args: Any, use_masking: bool = True, **kwargs: Any) -> None:
+        """Arguments:
+        use_masking: Whether the environment's action masks are asked for.
+        """
         super().__init__(*args, **kwargs)
         self.use_masking = use_masking
 
@@ -300,6 +326,10 @@ class StopTrainingOnRewardThreshold(BaseCallback):
     """Ends the training when the best mean return reaches ``reward_threshold``; a child of an ``EvalCallback``."""
 
     def __init__(self, reward_threshold: float, verbose: int = 0) -> None:
+        """Arguments:
+        reward_threshold: The mean return that is enough.
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        """
         super().__init__(verbose)
         self.reward_threshold = reward_threshold
 
@@ -323,6 +353,11 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
     state_names: ClassVar[tuple[str, ...]] = ("n_calls", "last_best_mean_reward", "no_improvement_evals")
 
     def __init__(self, max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0) -> None:
+        """Arguments:
+        max_no_improvement_evals: Evaluations in a row without a new best mean that are allowed.
+        min_evals: Evaluations at the start that do not count.
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        """
         super().__init__(verbose)
         self.max_no_improvement_evals = max_no_improvement_evals
         self.min_evals = min_evals
@@ -347,6 +382,10 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
     state_names: ClassVar[tuple[str, ...]] = ("n_calls", "n_episodes")
 
     def __init__(self, max_episodes: int, verbose: int = 0) -> None:
+        """Arguments:
+        max_episodes: Episodes per environment; with n environments, n times as many in all.
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        """
         super().__init__(verbose)
         self.max_episodes = max_episodes
         self._total_max_episodes = max_episodes
@@ -374,6 +413,10 @@ class EveryNTimesteps(EventCallback):
     state_names: ClassVar[tuple[str, ...]] = ("n_calls", "last_time_trigger")
 
     def __init__(self, n_steps: int, callback: BaseCallback) -> None:
+        """Arguments:
+        n_steps: Steps between two calls, of all environments together.
+        callback: What is called.
+        """
         super().__init__(callback)
         self.n_steps = n_steps
         self.last_time_trigger = 0
@@ -390,6 +433,9 @@ class LogEveryNTimesteps(EveryNTimesteps):
     """Writes the log every ``n_steps`` steps rather than every few iterations."""
 
     def __init__(self, n_steps: int) -> None:
+        """Arguments:
+        n_steps: Steps between two rows of the log, of all environments together.
+        """
         super().__init__(n_steps, _DumpLogs())
 
 
@@ -409,6 +455,9 @@ class ProgressBarCallback(BaseCallback):
     _SECONDS_BETWEEN_UPDATES = 0.1
 
     def __init__(self, console: Console | None = None) -> None:
+        """Arguments:
+        console: Where it is drawn, a rich Console; None is standard output.
+        """
         super().__init__()
         self._console = console
         self._display: ProgressDisplay | None = None

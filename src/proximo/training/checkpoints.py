@@ -54,6 +54,11 @@ class CheckpointFolder:
         prefix: str = "model",
         max_bytes: int = int(MAX_CHECKPOINT_GIGABYTES * 1e9),
     ) -> None:
+        """Arguments:
+        path: The folder.
+        prefix: What names of checkpoints begin with.
+        max_bytes: The largest file that is read to see whether it is intact.
+        """
         self.path = Path(path)
         self.prefix = prefix
         self.max_bytes = max_bytes
@@ -64,6 +69,7 @@ class CheckpointFolder:
         return self.path / "best.zip"
 
     def of(self, steps: int) -> Path:
+        """The checkpoint of a number of steps."""
         return self.path / f"{self.prefix}_{steps}_steps.zip"
 
     def steps_of(self, path: Path) -> int:
@@ -167,6 +173,17 @@ class PeriodicCheckpoints(BaseCallback):
         exact: bool = False,
         verbose: int = 0,
     ) -> None:
+        """Arguments:
+        folder: Where checkpoints go.
+        every_steps: Steps between two, of all environments together.
+        every_minutes: Minutes between two; not with every_steps.
+        keep_last: How many of the newest are kept.
+        keep_best: Whether the one with the highest mean return is kept too, as best.zip.
+        boundary: Whether environments are seeded and reset at every checkpoint, so that any of them resumes
+            exactly.
+        exact: Whether environments that cannot give their state are an error instead of a warning.
+        verbose: 0 prints nothing, 1 what happens, 2 more.
+        """
         super().__init__(verbose)
         self.folder = folder if isinstance(folder, CheckpointFolder) else CheckpointFolder(folder)
         if every_steps is not None and every_minutes is not None:

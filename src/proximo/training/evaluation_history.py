@@ -20,6 +20,9 @@ class EvaluationHistory:
     """``{path}.jsonl`` with a line per evaluation, and ``{path}.npz``, the arrays that Stable-Baselines3 has."""
 
     def __init__(self, path: str) -> None:
+        """Arguments:
+        path: The files without their endings .jsonl and .npz.
+        """
         self.lines, self.arrays = Path(f"{path}.jsonl"), Path(f"{path}.npz")
 
     def add(self, table: Mapping[str, Sequence[Any]]) -> None:

@@ -33,6 +33,10 @@ class Video:
     """Frames ``[batch, time, channel, height, width]`` for TensorBoard."""
 
     def __init__(self, frames: torch.Tensor, fps: float) -> None:
+        """Arguments:
+        frames: A tensor [batch, time, channel, height, width].
+        fps: Frames per second.
+        """
         self.frames = frames
         self.fps = fps
 
@@ -42,6 +46,10 @@ class Figure:
     """A matplotlib figure for TensorBoard, closed after writing if ``close``."""
 
     def __init__(self, figure: MatplotlibFigure, close: bool) -> None:
+        """Arguments:
+        figure: The figure of matplotlib.
+        close: Whether it is closed after writing.
+        """
         self.figure = figure
         self.close = close
 
@@ -51,6 +59,10 @@ class Image:
     """An image for TensorBoard; ``dataformats`` names its axes, for example ``"HWC"``."""
 
     def __init__(self, image: torch.Tensor | np.ndarray[Any, Any] | str, dataformats: str) -> None:
+        """Arguments:
+        image: A tensor, an array or a text.
+        dataformats: Names of its axes, such as HWC.
+        """
         self.image = image
         self.dataformats = dataformats
 
@@ -60,6 +72,10 @@ class HParam:
     """Hyperparameters for TensorBoard's HPARAMS tab, which shows them only beside at least one metric."""
 
     def __init__(self, hparam_dict: Mapping[str, bool | str | float | None], metric_dict: Mapping[str, float]) -> None:
+        """Arguments:
+        hparam_dict: Hyperparameters by name.
+        metric_dict: Metrics by name; each must be logged too, or TensorBoard shows nothing.
+        """
         if not metric_dict:
             raise ValueError("metric_dict is empty; TensorBoard shows hyperparameters only with at least one metric")
         self.hparam_dict = hparam_dict
@@ -70,6 +86,10 @@ class FormatUnsupportedError(NotImplementedError):
     """A value that a format cannot hold, such as a video in a table."""
 
     def __init__(self, unsupported_formats: Sequence[str], value_description: str) -> None:
+        """Arguments:
+        unsupported_formats: The formats that cannot.
+        value_description: What they cannot hold, in words.
+        """
         super().__init__(
             f"{' and '.join(unsupported_formats)} cannot hold a {value_description}; "
             f"record it with exclude={tuple(unsupported_formats)!r}"
@@ -93,9 +113,11 @@ class KVWriter:
         """Go on from what :meth:`get_state` gave."""
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Write the values of one dump; each names the formats that leave it out."""
         raise NotImplementedError
 
     def close(self) -> None:
+        """Close what is open."""
         raise NotImplementedError
 
 
@@ -103,6 +125,7 @@ class SeqWriter:
     """Writes messages."""
 
     def write_sequence(self, sequence: list[str]) -> None:
+        """Write texts on one line."""
         raise NotImplementedError
 
 
@@ -123,6 +146,11 @@ class HumanOutputFormat(KVWriter, SeqWriter):
     """
 
     def __init__(self, filename_or_file: str | TextIO, max_length: int = 36, resume: bool = False) -> None:
+        """Arguments:
+        filename_or_file: A path, or a stream such as sys.stdout.
+        max_length: Longest key or value.
+        resume: Whether a file that is there goes on instead of being replaced.
+        """
         self.max_length = max_length
         self.own_file = isinstance(filename_or_file, str)
         self.resumes = resume and self.own_file
@@ -190,6 +218,10 @@ class JSONOutputFormat(KVWriter):
     """One JSON object per line."""
 
     def __init__(self, filename: str, resume: bool = False) -> None:
+        """Arguments:
+        filename: The path.
+        resume: Whether a file that is there goes on instead of being replaced.
+        """
         self.file = _open_text(filename, resume)
         self.resumes = resume
 
@@ -213,6 +245,7 @@ class JSONOutputFormat(KVWriter):
         cut_back(self.file, state)
 
     def close(self) -> None:
+        """Close the file."""
         self.file.close()
 
 
@@ -222,6 +255,10 @@ class CSVOutputFormat(KVWriter):
     _RECORD = re.compile(r'(?:[^"\n]|"[^"]*")*\n')  # a line, or several where a quoted text holds line breaks
 
     def __init__(self, filename: str, resume: bool = False) -> None:
+        """Arguments:
+        filename: The path.
+        resume: Whether a file that is there goes on instead of being replaced.
+        """
         self.file = _open_text(filename, resume)
         self.resumes = resume
         self.keys: list[str] = []
@@ -278,6 +315,7 @@ class CSVOutputFormat(KVWriter):
         return "" if value is None else str(value)
 
     def close(self) -> None:
+        """Close the file."""
         self.file.close()
 
 
@@ -292,6 +330,10 @@ class TensorBoardOutputFormat(KVWriter):
     """Scalars, texts, histograms of arrays, and media in TensorBoard's event files."""
 
     def __init__(self, folder: str, resume: bool = False) -> None:
+        """Arguments:
+        folder: Where event files go.
+        resume: Whether they go on after the steps that are there.
+        """
         self.writer = self._open(folder)
         self.folder = folder
         self.resumes = resume
@@ -347,6 +389,7 @@ class TensorBoardOutputFormat(KVWriter):
             self.writer._get_file_writer().add_summary(summary)
 
     def close(self) -> None:
+        """Close the event file."""
         self.writer.close()
         self._is_closed = True
 

@@ -54,6 +54,10 @@ class Logger:
     """
 
     def __init__(self, folder: str | None, output_formats: Sequence[KVWriter]) -> None:
+        """Arguments:
+        folder: Where files are; None has none.
+        output_formats: What values are handed to.
+        """
         self.name_to_value: dict[str, Any] = defaultdict(float)
         self.name_to_count: dict[str, int] = defaultdict(int)
         self.name_to_excluded: dict[str, tuple[str, ...]] = {}
@@ -63,6 +67,7 @@ class Logger:
 
     @property
     def dir(self) -> str | None:
+        """The folder of the files; None has none."""
         return self._folder
 
     def get_dir(self) -> str | None:
@@ -113,18 +118,23 @@ class Logger:
                     output.write_sequence([str(part) for part in args])
 
     def debug(self, *args: Any) -> None:
+        """A line of level DEBUG."""
         self.log(*args, level=DEBUG)
 
     def info(self, *args: Any) -> None:
+        """A line of level INFO."""
         self.log(*args, level=INFO)
 
     def warn(self, *args: Any) -> None:
+        """A line of level WARN."""
         self.log(*args, level=WARN)
 
     def error(self, *args: Any) -> None:
+        """A line of level ERROR."""
         self.log(*args, level=ERROR)
 
     def set_level(self, level: int) -> None:
+        """Lines below this level are left out."""
         self.level = level
 
     def get_state(self) -> dict[str, Any]:
@@ -153,6 +163,7 @@ class Logger:
                     output.set_state(match[1])
 
     def close(self) -> None:
+        """Close all formats."""
         for output in self.output_formats:
             output.close()
 

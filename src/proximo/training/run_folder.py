@@ -35,7 +35,11 @@ class RunFolderError(ProximoError, ValueError):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The names of a run's files. Made by :meth:`create` or found by :meth:`open`; the constructor touches nothing."""
+    """The names of a run's files. Made by :meth:`create` or found by :meth:`open`; the constructor touches nothing.
+
+    Arguments:
+        path: The folder, which need not be there.
+    """
 
     path: Path
 
@@ -68,30 +72,37 @@ class RunFolder:
 
     @property
     def config(self) -> Path:
+        """The configuration, config.toml."""
         return self.path / "config.toml"
 
     @property
     def versions(self) -> Path:
+        """Versions and machine, versions.json."""
         return self.path / "versions.json"
 
     @property
     def progress_csv(self) -> Path:
+        """Metrics as a table."""
         return self.path / "progress.csv"
 
     @property
     def progress_jsonl(self) -> Path:
+        """Metrics as lines of JSON."""
         return self.path / "progress.jsonl"
 
     @property
     def journal(self) -> Path:
+        """Sessions, warnings and times."""
         return self.path / "journal.jsonl"
 
     @property
     def model(self) -> Path:
+        """The trained model."""
         return self.path / "model.zip"
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
         return self.path / "checkpoints"
 
     @property
@@ -101,6 +112,7 @@ class RunFolder:
 
     @property
     def evaluations(self) -> Path:
+        """The evaluations during the training."""
         return self.path / "evaluations.npz"
 
     @property
@@ -119,6 +131,7 @@ class RunFolder:
 
     @property
     def learning_curve(self) -> Path:
+        """The picture of the mean return."""
         return self.path / "learning_curve.png"
 
     @property
@@ -152,6 +165,7 @@ class RunFolder:
         return text
 
     def read_config(self) -> dict[str, Any]:
+        """The configuration as a dictionary, checked."""
         with self.config.open("rb") as stream:
             data = stream.read(TOML_BYTES + 1)
         try:
@@ -160,6 +174,7 @@ class RunFolder:
             raise RunFolderError(f"{error}; mend it or train again") from error
 
     def write_result(self, result: Mapping[str, Any]) -> None:
+        """Write result.json: what came out of the run."""
         _write_text(self.result, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:

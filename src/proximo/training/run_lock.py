@@ -40,7 +40,13 @@ class RunLockedError(ProximoError, RuntimeError):
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock, as its file says."""
+    """Who holds a lock, as its file says.
+
+    Arguments:
+        path: The lock's file.
+        number: Its number; the highest holds.
+        since: When it was taken.
+    """
 
     path: Path
     number: int
@@ -53,6 +59,7 @@ class Holder:
         return f"process {self.owner.pid} on {self.owner.host}, since {self.since}"
 
     def is_dead(self) -> bool:
+        """Whether its process has ended."""
         if self.owner is not None and self.owner.is_here:
             return self.owner.is_dead
         return _seconds_since_beat(self.path) > SECONDS_UNTIL_DEAD
@@ -69,6 +76,10 @@ class RunLock:
     """
 
     def __init__(self, folder: str | os.PathLike[str], take_over: bool = False) -> None:
+        """Arguments:
+        folder: The run folder.
+        take_over: Whether a living holder is replaced too.
+        """
         self.folder = Path(folder)
         self.take_over = take_over
         self._path: Path | None = None
@@ -77,6 +88,7 @@ class RunLock:
         self._next_check = 0.0
 
     def acquire(self) -> Self:
+        """Take the lock, or raise with who holds it."""
         while True:
             holders = _holders(self.folder)
             latest = holders[-1] if holders else None
@@ -112,6 +124,7 @@ class RunLock:
             raise RunLockedError(f"the run {self.folder} was {by}; this process stops and writes nothing more")
 
     def release(self) -> None:
+        """Give it back."""
         self._ended.set()
         self._remove_own()
 
@@ -152,6 +165,9 @@ class LockCheck(BaseCallback):
     """Ends a training whose folder another process has taken over."""
 
     def __init__(self, lock: RunLock) -> None:
+        """Arguments:
+        lock: The lock that is held.
+        """
         super().__init__()
         self.lock = lock
         self._next_time = 0.0

@@ -49,6 +49,11 @@ class StopOnSignal(BaseCallback):
         expects_long: Callable[[], bool] = lambda: False,
         seconds_to_end: float = SECONDS_TO_END,
     ) -> None:
+        """Arguments:
+        checkpoints: What saves when a signal comes; None saves nothing.
+        expects_long: Asked before each rollout whether something in it may take long.
+        seconds_to_end: Seconds after a signal when the process ends in any case.
+        """
         super().__init__()
         self.checkpoints = checkpoints
         self.expects_long = expects_long

@@ -18,6 +18,7 @@ class TableLog:
         self.folder, self._prefix = folder, f"[{tag}] " if tag else ""
 
     def info(self, msg: str) -> None:
+        """A line on the terminal."""
         announce(self._prefix + msg)
 
     def write(self, name: str, row: Mapping[str, float]) -> None:

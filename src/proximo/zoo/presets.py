@@ -34,6 +34,13 @@ class Preset:
     (8, 'lin_0.001')
     >>> preset.model_arguments()["learning_rate"]
     LinearSchedule(start=0.001, end=0.0, end_fraction=1.0)
+
+    Arguments:
+        name: The preset's name, an environment's id or one with a variant behind a colon.
+        n_envs: Parallel environments.
+        n_timesteps: Steps of the training.
+        frame_stack: Observations stacked over steps; None stacks none.
+        env_kwargs: Arguments of the environment.
     """
 
     name: str
@@ -136,7 +143,13 @@ def without_preset(algo: str, env_id: str) -> str:
 
 
 class PresetFile(NamedTuple):
-    """A user's TOML file: the keys of one preset, or tables of them by environment as the library's own files."""
+    """A user's TOML file: the keys of one preset, or tables of them by environment as the library's own files.
+
+    Arguments:
+        path: The file.
+        rows: Its presets by environment; default stands for all others.
+        env: The environment that it names, if it does.
+    """
 
     path: Path
     rows: dict[str, dict[str, Any]]
@@ -146,6 +159,7 @@ class PresetFile(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> PresetFile:
+        """Read and check a file."""
         try:
             with path.open("rb") as stream:
                 content = parse_toml(stream.read(TOML_BYTES + 1), str(path))

@@ -16,6 +16,13 @@ WrapperEntry: TypeAlias = str | dict[str, dict[str, Any]]
 
 
 class Wrapper(NamedTuple):
+    """A wrapper that presets may name.
+
+    Arguments:
+        module: Where the class lives.
+        arguments: What it may be given, by name.
+    """
+
     module: str
     arguments: tuple[str, ...]
 

@@ -44,6 +44,9 @@ class VecWholeGames(StepTransform):
     """Show rewards by their sign, and report an episode only where EnvPool says that a game is over, not a life."""
 
     def __init__(self, venv: VecEnv) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped.
+        """
         super().__init__(venv)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)

@@ -26,6 +26,9 @@ class ForeignVecEnvAdapter(ForwardsToInner, VecEnv):
     """
 
     def __init__(self, venv: Any) -> None:
+        """Arguments:
+        venv: A vector environment with Stable-Baselines3's methods.
+        """
         self.venv = venv
         self._flat = ObservationFlattener(venv.observation_space)
         super().__init__(venv.num_envs, self._flat.space, venv.action_space)

@@ -42,6 +42,9 @@ class VectorEnvAdapter(VecEnv):
     """A gymnasium ``VectorEnv`` or an EnvPool in the shape of a :class:`VecEnv`, with episode statistics."""
 
     def __init__(self, vector_env: Any) -> None:
+        """Arguments:
+        vector_env: A gymnasium VectorEnv, of any autoreset mode, or an EnvPool.
+        """
         self.vector_env = vector_env
         self.mode = _autoreset_mode(vector_env)
         self._ignores_seeds = is_env_pool(vector_env)

@@ -27,6 +27,10 @@ class TorchVecEnv:
     """
 
     def __init__(self, vec_env: VecEnv | Any, device: torch.device | str = "cpu") -> None:
+        """Arguments:
+        vec_env: The vector environment that is stepped.
+        device: Where tensors live: cpu, cuda, …
+        """
         self.vec_env = as_vec_env(vec_env)
         if isinstance(self.vec_env.action_space, spaces.Dict | spaces.Tuple):
             raise TypeError(
@@ -63,13 +67,16 @@ class TorchVecEnv:
         return self._tensors(step.observations), self._floats(step.rewards), *flags, infos
 
     def close(self) -> None:
+        """Close all environments."""
         self.vec_env.close()
 
     def render(self, mode: str | None = None) -> Array | None:
+        """A picture of all environments, tiled."""
         return self.vec_env.render(mode)
 
     @property
     def unwrapped(self) -> TorchVecEnv:
+        """The vector environment behind it."""
         return self
 
     def _tensors(self, observations: Observation) -> TensorObservation:

@@ -43,6 +43,11 @@ class IdentityEnv(gym.Env[Any, Any], Generic[T]):
     """Reward 1 for the action that equals the observation, else 0; truncated after ``ep_length`` steps."""
 
     def __init__(self, dim: int | None = None, space: Space | None = None, ep_length: int = 100) -> None:
+        """Arguments:
+        dim: Number of actions; not with space.
+        space: A space for observations and actions alike; not with dim.
+        ep_length: Steps after which an episode is truncated.
+        """
         if dim is not None and space is not None:
             raise ValueError(f"pass dim or space, not both; got dim={dim} and space={space}")
         self.action_space = self.observation_space = spaces.Discrete(dim or 1) if space is None else space
@@ -80,6 +85,12 @@ class IdentityEnvBox(IdentityEnv[Array]):
     """Identity with one number, to be met within ``eps``."""
 
     def __init__(self, low: float = -1.0, high: float = 1.0, eps: float = 0.05, ep_length: int = 100) -> None:
+        """Arguments:
+        low: Lower bound of the number.
+        high: Upper bound of the number.
+        eps: How near an action must come.
+        ep_length: Steps after which an episode is truncated.
+        """
         super().__init__(space=spaces.Box(low, high, (1,), dtype=np.float32), ep_length=ep_length)
         self.eps = eps
 
@@ -91,6 +102,10 @@ class IdentityEnvMultiDiscrete(IdentityEnv[Array]):
     """Identity with two choices of ``dim`` each."""
 
     def __init__(self, dim: int = 1, ep_length: int = 100) -> None:
+        """Arguments:
+        dim: Actions of each of the two choices.
+        ep_length: Steps after which an episode is truncated.
+        """
         super().__init__(space=spaces.MultiDiscrete([dim, dim]), ep_length=ep_length)
 
 
@@ -98,6 +113,10 @@ class IdentityEnvMultiBinary(IdentityEnv[Array]):
     """Identity with ``dim`` bits."""
 
     def __init__(self, dim: int = 1, ep_length: int = 100) -> None:
+        """Arguments:
+        dim: Number of bits.
+        ep_length: Steps after which an episode is truncated.
+        """
         super().__init__(space=spaces.MultiBinary(dim), ep_length=ep_length)
 
 
@@ -135,6 +154,11 @@ class InvalidActionEnvDiscrete(_MaskedIdentityEnv):
     """One choice of ``dim`` actions, of which ``n_invalid_actions`` wrong ones are forbidden at every step."""
 
     def __init__(self, dim: int | None = None, ep_length: int = 100, n_invalid_actions: int = 0) -> None:
+        """Arguments:
+        dim: Number of actions.
+        ep_length: Steps after which an episode is truncated.
+        n_invalid_actions: Wrong actions that the mask forbids at each step.
+        """
         size = 1 if dim is None else dim
         super().__init__(spaces.Discrete(size), [size], ep_length, n_invalid_actions)
 
@@ -143,6 +167,11 @@ class InvalidActionEnvMultiDiscrete(_MaskedIdentityEnv):
     """Choices of ``dims`` actions each."""
 
     def __init__(self, dims: list[int] | None = None, ep_length: int = 100, n_invalid_actions: int = 0) -> None:
+        """Arguments:
+        dims: Actions of each choice.
+        ep_length: Steps after which an episode is truncated.
+        n_invalid_actions: Wrong actions that the mask forbids at each step.
+        """
         sizes = [1, 1] if dims is None else list(dims)
         super().__init__(spaces.MultiDiscrete(sizes), sizes, ep_length, n_invalid_actions)
 
@@ -151,6 +180,11 @@ class InvalidActionEnvMultiBinary(_MaskedIdentityEnv):
     """``dims`` switches, each of which may be off, on, or both."""
 
     def __init__(self, dims: int | None = None, ep_length: int = 100, n_invalid_actions: int = 0) -> None:
+        """Arguments:
+        dims: Number of switches.
+        ep_length: Steps after which an episode is truncated.
+        n_invalid_actions: Wrong positions that the mask forbids at each step.
+        """
         count = 1 if dims is None else dims
         super().__init__(spaces.MultiBinary(count), [2] * count, ep_length, n_invalid_actions)
 
@@ -163,7 +197,12 @@ class HideVelocity(gym.ObservationWrapper[Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any], kept: Sequence[int] = (0, 2)) -> None:
-        """``kept``: the entries of the observation that stay, for CartPole the position and the angle."""
+        """``kept``: the entries of the observation that stay, for CartPole the position and the angle.
+
+        Arguments:
+            env: CartPole, or another environment whose observation is a vector.
+            kept: Indices of the numbers that stay visible.
+        """
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 1:
@@ -187,6 +226,14 @@ class FakeImageEnv(gym.Env[Any, Any]):
         discrete: bool = True,
         channel_first: bool = False,
     ) -> None:
+        """Arguments:
+        action_dim: Number of actions, or width of an action.
+        screen_height: Height of the images.
+        screen_width: Width of the images.
+        n_channels: Channels of the images.
+        discrete: Whether actions are Discrete; otherwise a Box.
+        channel_first: Whether images have their channels first.
+        """
         size = (screen_height, screen_width)
         self.observation_shape = (n_channels, *size) if channel_first else (*size, n_channels)
         self.observation_space = spaces.Box(0, 255, self.observation_shape, dtype=np.uint8)
@@ -228,6 +275,15 @@ class BitFlippingEnv(gym.Env[Any, Any]):
         channel_first: bool = True,
         render_mode: str = "human",
     ) -> None:
+        """Arguments:
+        n_bits: Number of bits.
+        continuous: Whether an action is a vector that flips the bits whose component is positive.
+        max_steps: Steps after which an episode is truncated; None is n_bits.
+        discrete_obs_space: Whether observations are one number.
+        image_obs_space: Whether observations are images.
+        channel_first: Whether images have their channels first.
+        render_mode: Taken for gymnasium's sake; nothing is drawn.
+        """
         if discrete_obs_space and image_obs_space:
             raise ValueError("observations are either discrete or images; set one of the two")
         self.render_mode = render_mode
@@ -251,6 +307,7 @@ class BitFlippingEnv(gym.Env[Any, Any]):
         self.desired_goal = np.ones(n_bits, np.int8)
 
     def seed(self, seed: int) -> None:
+        """Seed the goal and the first state."""
         self._bits.seed(seed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Info]:
@@ -319,6 +376,13 @@ class SimpleMultiObsEnv(gym.Env[Any, Any]):
         discrete_actions: bool = True,
         channel_last: bool = True,
     ) -> None:
+        """Arguments:
+        num_col: Columns of the grid; 4 is the only number that works.
+        num_row: Rows of the grid; 4 is the only number that works.
+        random_start: Whether an episode starts in any free cell instead of the first.
+        discrete_actions: Whether an action is one of four; otherwise a vector whose largest component counts.
+        channel_last: Whether images have their channels last.
+        """
         self.vector_size = 5
         self.img_size = (64, 64, 1) if channel_last else (1, 64, 64)
         self.random_start = random_start
@@ -339,6 +403,7 @@ class SimpleMultiObsEnv(gym.Env[Any, Any]):
         self.max_state = len(self.state_mapping) - 1
 
     def init_state_mapping(self, num_col: int, num_row: int) -> None:
+        """Draw the vector of each column and the image of each row."""
         columns = np.random.random((num_col, self.vector_size))  # noqa: NPY002, seeded like the rest of a script
         rows = np.random.randint(0, 255, (num_row, *self.img_size), dtype=np.uint8)  # noqa: NPY002
         self.state_mapping = [{"vec": vector, "img": image} for vector in columns for image in rows]
@@ -351,6 +416,7 @@ class SimpleMultiObsEnv(gym.Env[Any, Any]):
         self.up_possible = [4, 8, 12, 7, 11, 15]
 
     def get_state_mapping(self) -> dict[str, Array]:
+        """The observation of the cell where it is."""
         return self.state_mapping[self.state]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Info]:
@@ -441,6 +507,9 @@ class EndlessEnv(_Probe):
     """Reward 1 for ever, cut by a time limit every ``limit`` steps: bootstrapped, the value becomes 1 / (1 − γ)."""
 
     def __init__(self, limit: int = 5) -> None:
+        """Arguments:
+        limit: Steps between two truncations.
+        """
         self.limit = limit
         self._steps = 0
 

@@ -14,6 +14,10 @@ class RandomEnv(gym.Env[Any, Any]):
     """Random observations whatever the action, reward 0.5; one step in four terminates, one in four truncates."""
 
     def __init__(self, observation_space: Space, action_space: Space) -> None:
+        """Arguments:
+        observation_space: What observations are drawn from.
+        action_space: What actions are allowed; they change nothing.
+        """
         self.observation_space = observation_space
         self.action_space = action_space
 

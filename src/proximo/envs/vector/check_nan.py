@@ -25,6 +25,12 @@ class VecCheckNan(StepTransform):
     def __init__(
         self, venv: VecEnv, raise_exception: bool = False, warn_once: bool = True, check_inf: bool = True
     ) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped.
+        raise_exception: Whether to raise instead of warning.
+        warn_once: Whether to warn of the first occasion only.
+        check_inf: Whether infinity counts too.
+        """
         super().__init__(venv)
         self.raise_exception = raise_exception
         self.warn_once = warn_once

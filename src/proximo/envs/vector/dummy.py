@@ -54,10 +54,12 @@ class StepBuffers:
 
     @classmethod
     def allocate(cls, observation_space: Space, num_envs: int) -> StepBuffers:
+        """Arrays for so many environments of a space."""
         layout = cls.layout(observation_space, num_envs)
         return cls.of_arrays({name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()})
 
     def load_observations(self, observations: Observation) -> None:
+        """Write saved observations into the arrays."""
         if isinstance(self.observations, dict):
             for key, rows in self.observations.items():
                 rows[:] = observations[key]
@@ -106,6 +108,9 @@ class DummyVecEnv(BufferedVecEnv):
     _masks: MaskRows | None = None  # made when somebody first asks for masks
 
     def __init__(self, env_fns: Sequence[Callable[[], gym.Env[Any, Any]]]) -> None:
+        """Arguments:
+        env_fns: Functions that make one environment each; each call must make a new one.
+        """
         if not env_fns:
             raise ValueError("got no environment factories; pass at least one")
         self.num_envs = len(env_fns)
@@ -336,4 +341,5 @@ def _has_counterpart(kind: type, wrapper_class: type) -> bool:
 
 
 def is_wrapped(env: gym.Env[Any, Any], wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]]) -> bool:
+    """Whether a wrapper of this class is around the environment."""
     return unwrap_wrapper(env, wrapper_class) is not None

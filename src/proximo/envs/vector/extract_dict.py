@@ -17,6 +17,10 @@ class VecExtractDictObs(StepTransform):
     """Show only ``observations[key]``."""
 
     def __init__(self, venv: VecEnv, key: str) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped.
+        key: The key of the observation that is shown.
+        """
         space = venv.observation_space
         if not isinstance(space, spaces.Dict):
             raise ArgumentValueError(f"VecExtractDictObs needs Dict observations, got {space}")

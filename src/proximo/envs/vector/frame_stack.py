@@ -68,6 +68,13 @@ class StackedObservations:
         observation_space: Space,
         channels_order: str | Mapping[str, str | None] | None = None,
     ) -> None:
+        """Arguments:
+        num_envs: Number of environments.
+        n_stack: How many observations a stack holds.
+        observation_space: The space of one observation: a Box, or a Dict of them.
+        channels_order: Where the axis of stacking is: first, last, a dictionary of these by key, or None to find
+            out.
+        """
         self.n_stack = n_stack
         self.observation_space = observation_space
         parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {"": observation_space}
@@ -114,19 +121,23 @@ class StackedObservations:
         return self._joined({key: stack.reset(self._part(observation, key)) for key, stack in self._stacks.items()})
 
     def shift(self, observations: Observation) -> None:
+        """Make room for a new observation at the end of the stacks."""
         for key, stack in self._stacks.items():
             stack.shift(self._part(observations, key))
 
     def with_last(self, index: int, observation: Observation) -> Observation:
+        """The stack of one environment, ended by another last observation."""
         parts = {key: stack.with_last(index, self._part(observation, key)) for key, stack in self._stacks.items()}
         return self._joined(parts)
 
     def forget(self, indices: Iterable[int]) -> None:
+        """Fill an environment's stack with zeros."""
         for index in indices:
             for stack in self._stacks.values():
                 stack.forget(index)
 
     def shown(self) -> Observation:
+        """The stacks as observations."""
         return self._joined({key: stack.shown() for key, stack in self._stacks.items()})
 
     def state(self) -> dict[str, Array]:
@@ -134,6 +145,7 @@ class StackedObservations:
         return {key: stack.frames.copy() for key, stack in self._stacks.items()}
 
     def load_state(self, state: Mapping[str, Array]) -> None:
+        """Take over what a checkpoint holds."""
         for key, stack in self._stacks.items():
             stack.frames[:] = state[key]
 
@@ -180,6 +192,12 @@ class VecFrameStack(StepTransform):
     def __init__(
         self, venv: VecEnv, n_stack: int, channels_order: str | Mapping[str, str | None] | None = None
     ) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped.
+        n_stack: How many observations a stack holds.
+        channels_order: Where the axis of stacking is: first, last, a dictionary of these by key, or None to find
+            out.
+        """
         self.n_stack = n_stack
         self.stacked_obs = StackedObservations(venv.num_envs, n_stack, venv.observation_space, channels_order)
         super().__init__(venv, observation_space=self.stacked_obs.stacked_observation_space)

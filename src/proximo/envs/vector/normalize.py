@@ -54,6 +54,17 @@ class VecNormalize(StepTransform):
         epsilon: float = 1e-8,
         norm_obs_keys: list[str] | None = None,
     ) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped.
+        training: Whether the statistics follow what is seen; False for evaluation.
+        norm_obs: Whether observations are normalised.
+        norm_reward: Whether rewards are.
+        clip_obs: Normalised observations are kept within ± this.
+        clip_reward: Normalised rewards are kept within ± this.
+        gamma: Discount of the sums whose deviation divides rewards; take the agent's.
+        epsilon: Added to variances, against division by zero.
+        norm_obs_keys: Keys of a Dict observation that are normalised; None is all of them, which must be Box.
+        """
         super().__init__(venv)
         self.training = training
         self.norm_obs = norm_obs
@@ -243,6 +254,7 @@ class VecNormalize(StepTransform):
         return values * np.sqrt(statistics.var + self.epsilon) + statistics.mean
 
     def unnormalize_reward(self, reward: Array) -> Array:
+        """Rewards as the environment gave them, up to clipping."""
         return reward * np.sqrt(self.ret_rms.var + self.epsilon) if self.norm_reward else reward
 
     def get_original_obs(self) -> Observation:
@@ -370,6 +382,7 @@ def _statistics(normalizer: Any) -> dict[str, RunningMeanStd]:
 
 
 def is_finite(batch: Array) -> bool:
+    """Whether no number of it is NaN or infinite."""
     return bool(np.isfinite(batch).all())
 
 

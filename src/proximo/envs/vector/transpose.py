@@ -27,6 +27,10 @@ class VecTransposeImage(StepTransform):
     """
 
     def __init__(self, venv: VecEnv, skip: bool = False) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped.
+        skip: Whether to leave images as they are, which keeps the automatic wrapping off.
+        """
         space = venv.observation_space
         if not isinstance(space, spaces.Dict) and not is_image_space(space):
             raise ArgumentValueError(f"VecTransposeImage needs image observations or a Dict with some, got {space}")
@@ -43,6 +47,7 @@ class VecTransposeImage(StepTransform):
 
     @staticmethod
     def transpose_space(observation_space: spaces.Box, key: str = "") -> spaces.Box:
+        """The space of the transposed image."""
         if not is_image_space(observation_space) or is_image_space_channels_first(observation_space):
             where = f" under key {key!r}" if key else ""
             raise ArgumentValueError(f"expected a channels-last image space{where}, got {observation_space}")
@@ -50,6 +55,7 @@ class VecTransposeImage(StepTransform):
 
     @staticmethod
     def transpose_image(image: Array) -> Array:
+        """An image, or a batch, with its channels first."""
         return transpose_image(image)
 
     def transpose_observations(self, observations: Observation) -> Observation:

@@ -105,6 +105,11 @@ class VecEnv(ABC):
     state_gaps: Sequence[str] = ()  # attributes that were missing when a state was last put back
 
     def __init__(self, num_envs: int, observation_space: Space, action_space: Space) -> None:
+        """Arguments:
+        num_envs: Number of environments.
+        observation_space: The space of one environment's observation.
+        action_space: The space of one environment's action.
+        """
         self.num_envs = num_envs
         self.observation_space = observation_space
         self.action_space = action_space
@@ -189,6 +194,7 @@ class VecEnv(ABC):
         return False
 
     def step(self, actions: Any) -> VecEnvStepReturn:
+        """Step every environment once: observations, rewards, ends and infos."""
         self.step_async(actions)
         return self.step_wait()
 
@@ -312,6 +318,7 @@ class VecEnv(ABC):
 
     @property
     def unwrapped(self) -> VecEnv:
+        """The innermost vector environment."""
         return self
 
     def getattr_depth_check(self, name: str, already_found: bool) -> str | None:
@@ -330,34 +337,43 @@ class ForwardsToInner:
     venv: Any
 
     def close(self) -> None:
+        """Close the inner one."""
         self.venv.close()
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Seed the next reset of the inner one."""
         return self.venv.seed(seed)
 
     def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
+        """Options for the next reset of the inner one."""
         self.venv.set_options(options)
 
     def get_images(self) -> Sequence[Array | None]:
+        """A picture of each environment."""
         return self.venv.get_images()
 
     def has_attr(self, attr_name: str) -> bool:
+        """Whether the environments have this attribute."""
         return self.venv.has_attr(attr_name)
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """An attribute of the environments, a list."""
         return self.venv.get_attr(attr_name, indices)
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Set an attribute of the environments."""
         self.venv.set_attr(attr_name, value, indices)
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
+        """Call a method of the environments, and list what they return."""
         return self.venv.env_method(method_name, *method_args, indices=indices, **method_kwargs)
 
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
     ) -> list[bool]:
+        """Whether each environment has a wrapper of this class."""
         return self.venv.env_is_wrapped(wrapper_class, indices=indices)
 
 
@@ -373,6 +389,11 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
     """Where :meth:`own_state` has a row for each environment (keys, from the outermost): needed by many processes."""
 
     def __init__(self, venv: VecEnv, observation_space: Space | None = None, action_space: Space | None = None) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped.
+        observation_space: What the wrapper shows; None is the inner one.
+        action_space: What the wrapper takes; None is the inner one.
+        """
         if not isinstance(venv, VecEnv):
             raise TypeError(
                 f"{type(self).__name__} wraps a proximo VecEnv, got {type(venv).__module__}.{type(venv).__name__}; "
@@ -386,6 +407,7 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
 
     @property
     def reset_infos(self) -> list[Info]:
+        """What the latest reset of each environment said."""
         return self.venv.reset_infos
 
     @reset_infos.setter
@@ -471,6 +493,7 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
 
     @property
     def unwrapped(self) -> VecEnv:
+        """The innermost vector environment."""
         return self.venv.unwrapped
 
     def __getattr__(self, name: str) -> Any:
@@ -485,6 +508,7 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
         return self.getattr_recursive(name)
 
     def getattr_recursive(self, name: str) -> Any:
+        """The attribute of the first wrapper inwards that has it."""
         if self._owns(name) or not isinstance(self.venv, VecEnvWrapper):
             return getattr(self if self._owns(name) else self.venv, name)
         return self.venv.getattr_recursive(name)
@@ -520,6 +544,9 @@ class CloudpickleWrapper:
     """Carry any Python object, lambdas and closures too, through ``pickle``."""
 
     def __init__(self, var: Any) -> None:
+        """Arguments:
+        var: The object.
+        """
         self.var = var
 
     def __getstate__(self) -> bytes:
@@ -540,6 +567,7 @@ def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperType]) -> Wra
 
 
 def is_vecenv_wrapped(env: VecEnv, vec_wrapper_class: type[VecEnvWrapper]) -> bool:
+    """Whether a wrapper of this class is around the vector environment."""
     return unwrap_vec_wrapper(env, vec_wrapper_class) is not None
 
 

@@ -20,11 +20,15 @@ class EpisodeTotals:
     """Return and length so far of the episode in each environment."""
 
     def __init__(self, num_envs: int) -> None:
+        """Arguments:
+        num_envs: Number of environments.
+        """
         self.started_at = time.monotonic()
         self.returns = np.zeros(num_envs, np.float64)
         self.lengths = np.zeros(num_envs, np.int64)
 
     def clear(self) -> None:
+        """Begin again, in all environments or in some."""
         self.returns[:] = 0.0
         self.lengths[:] = 0
 
@@ -38,6 +42,7 @@ class EpisodeTotals:
             self.lengths += valid
 
     def state(self) -> dict[str, Any]:
+        """What a checkpoint holds of it."""
         return {
             "returns": self.returns.copy(),
             "lengths": self.lengths.copy(),
@@ -67,6 +72,11 @@ class VecMonitor(StepTransform):
     """What :class:`Monitor` does, one level up: ``infos[i]["episode"]`` at each end, and a CSV file if asked."""
 
     def __init__(self, venv: VecEnv, filename: str | Path | None = None, info_keywords: tuple[str, ...] = ()) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped.
+        filename: A CSV file for the episodes, which gets the ending monitor.csv; None writes none.
+        info_keywords: Keys of the last info to record as well.
+        """
         super().__init__(venv)
         if any(venv.env_is_wrapped(Monitor)):
             warnings.warn(
@@ -84,10 +94,12 @@ class VecMonitor(StepTransform):
 
     @property
     def episode_returns(self) -> Array:
+        """The return so far of each environment's episode."""
         return self.totals.returns
 
     @property
     def episode_lengths(self) -> Array:
+        """The steps so far of each environment's episode."""
         return self.totals.lengths
 
     def reset(self) -> Observation:

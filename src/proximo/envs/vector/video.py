@@ -35,6 +35,13 @@ class VecVideoRecorder(StepTransform):
         video_length: int = 200,
         name_prefix: str = "rl-video",
     ) -> None:
+        """Arguments:
+        venv: The vector environment that is wrapped, made with render_mode="rgb_array".
+        video_folder: Where films are written.
+        record_video_trigger: Says for a number of vector steps whether a film begins there.
+        video_length: Steps of a film.
+        name_prefix: What names of films begin with.
+        """
         super().__init__(venv)
         if self.render_mode != "rgb_array":
             raise ArgumentValueError(

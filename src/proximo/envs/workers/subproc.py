@@ -61,6 +61,18 @@ class SubprocVecEnv(BufferedVecEnv):
         max_restarts: int = 100,
         restarts_per_hour: int | None = 5,
     ) -> None:
+        """Arguments:
+        env_fns: Functions that make one environment each; they are sent to the workers by cloudpickle.
+        start_method: forkserver, spawn or fork; None is forkserver where there is one, else spawn.
+        envs_per_worker: Environments in each process; None spreads them over the cores.
+        on_env_failure: raise ends with the worker's traceback; restart makes the environment again and cuts the
+            episode.
+        step_timeout: Seconds after which a step counts as hanging; None waits for ever.
+        reset_timeout: Seconds after which a reset counts as hanging; None waits for ever.
+        max_restarts: Restarts in all, beyond which the failure is raised.
+        restarts_per_hour: Restarts of one environment within an hour, beyond which the failure is raised; None is
+            any number.
+        """
         if not env_fns:
             raise ValueError("got no environment factories; pass at least one")
         for name, timeout in (("step_timeout", step_timeout), ("reset_timeout", reset_timeout)):
@@ -196,10 +208,12 @@ class SubprocVecEnv(BufferedVecEnv):
 
     @property
     def closed(self) -> bool:
+        """Whether the workers have ended."""
         return self._pool.closed
 
     @property
     def processes(self) -> list[BaseProcess]:
+        """The worker processes."""
         return [handle.process for handle in self._pool.handles]
 
     def close(self) -> None:

@@ -29,6 +29,10 @@ class ActionMasker(gym.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any], action_mask_fn: str | Callable[[Any], Any]) -> None:
+        """Arguments:
+        env: The environment that is wrapped.
+        action_mask_fn: A function of the environment that gives the mask, or the name of its method that does.
+        """
         super().__init__(env)
         if not isinstance(action_mask_fn, str):
             self._read_mask: Callable[..., Any] = action_mask_fn
@@ -41,6 +45,7 @@ class ActionMasker(gym.Wrapper[Any, Any, Any, Any]):
         self._arguments = (env,) if _needs_argument(method) else ()
 
     def action_masks(self) -> Any:
+        """The mask of this moment, true where an action is allowed."""
         return self._read_mask(*self._arguments)
 
 
@@ -59,7 +64,13 @@ class MaskRows:
     """The masks of environments that live in this process, [env, mask] bool, in memory that is reused."""
 
     def __init__(self, methods: list[Callable[[], Any]], action_space: Space, first_index: int = 0) -> None:
-        """``methods[i]`` tells what environment ``first_index + i`` allows."""
+        """``methods[i]`` tells what environment ``first_index + i`` allows.
+
+        Arguments:
+            methods: Each environment's action_masks.
+            action_space: The space of one action, which gives the mask's width.
+            first_index: Number of the first of these environments among all, for errors.
+        """
         groups = required_mask_groups(action_space)
         for index, method in enumerate(methods, first_index):
             if not callable(method):

@@ -30,6 +30,10 @@ class StickyActionEnv(_AtariLayer):
     """Repeat the previous action with the given probability instead of the chosen one."""
 
     def __init__(self, env: gym.Env[Any, Any], action_repeat_probability: float) -> None:
+        """Arguments:
+        env: The Atari environment that is wrapped.
+        action_repeat_probability: Probability of repeating the previous action.
+        """
         super().__init__(env)
         self.action_repeat_probability = action_repeat_probability
         self._require_action(NOOP, "NOOP")
@@ -49,6 +53,10 @@ class NoopResetEnv(_AtariLayer):
     """Open each game with 1 to ``noop_max`` idle frames, so that no two games start alike."""
 
     def __init__(self, env: gym.Env[Any, Any], noop_max: int = 30) -> None:
+        """Arguments:
+        env: The Atari environment that is wrapped.
+        noop_max: Most idle frames at the start.
+        """
         super().__init__(env)
         self.noop_max = noop_max
         self.override_num_noops: int | None = None
@@ -69,6 +77,9 @@ class FireResetEnv(_AtariLayer):
     """Press FIRE, then the second button, after a reset: some games wait for it."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
+        """Arguments:
+        env: The Atari environment that is wrapped.
+        """
         super().__init__(env)
         self._require_action(FIRE, "FIRE")
 
@@ -90,6 +101,9 @@ class EpisodicLifeEnv(gym.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
+        """Arguments:
+        env: The Atari environment that is wrapped.
+        """
         super().__init__(env)
         self.lives = 0
         self.was_real_done = True
@@ -125,6 +139,10 @@ class MaxAndSkipEnv(gym.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any], skip: int = 4) -> None:
+        """Arguments:
+        env: The Atari environment that is wrapped.
+        skip: Frames for which an action is held.
+        """
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, spaces.Box):
@@ -175,6 +193,11 @@ class WarpFrame(gym.ObservationWrapper[Any, Any, Any]):
     """Grey image of ``height`` × ``width`` × 1."""
 
     def __init__(self, env: gym.Env[Any, Any], width: int = 84, height: int = 84) -> None:
+        """Arguments:
+        env: The Atari environment that is wrapped.
+        width: Width of the image.
+        height: Height of the image.
+        """
         super().__init__(env)
         if not isinstance(env.observation_space, spaces.Box):
             raise TypeError(f"WarpFrame needs image observations, got {env.observation_space}")
@@ -216,6 +239,15 @@ class AtariWrapper(gym.Wrapper[Any, Any, Any, Any]):
         clip_reward: bool = True,
         action_repeat_probability: float = 0.0,
     ) -> None:
+        """Arguments:
+        env: The Atari environment that is wrapped.
+        noop_max: Most idle frames at the start; 0 leaves them out.
+        frame_skip: Frames for which an action is held; 1 leaves it out.
+        screen_size: Side of the grey image.
+        terminal_on_life_loss: Whether a lost life ends the episode.
+        clip_reward: Whether only the sign of a reward counts.
+        action_repeat_probability: Probability of repeating the previous action; 0 leaves it out.
+        """
         if action_repeat_probability > 0.0:
             env = StickyActionEnv(env, action_repeat_probability)
         if noop_max > 0:

@@ -19,6 +19,10 @@ class FrameSkip(gym.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any], skip: int = 4) -> None:
+        """Arguments:
+        env: The environment that is wrapped.
+        skip: Steps for which an action is held.
+        """
         super().__init__(env)
         if skip < 1:
             raise ValueError(f"skip is {skip}; expected the steps that an action is held for, at least 1")

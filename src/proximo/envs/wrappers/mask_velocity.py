@@ -30,6 +30,9 @@ class MaskVelocityWrapper(gym.ObservationWrapper[Any, Any, Any]):
     """Places in the observation, by environment."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
+        """Arguments:
+        env: An environment whose velocities are known, such as CartPole-v1 or Pendulum-v1.
+        """
         super().__init__(env)
         env_id = "" if env.unwrapped.spec is None else env.unwrapped.spec.id
         if env_id not in self.VELOCITIES:

@@ -16,6 +16,9 @@ class MiniGridImage(gym.ObservationWrapper[Any, Any, Any]):
     """Only the grid, as an image [3, width, height] uint8 whose channels are object, colour and state."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
+        """Arguments:
+        env: The MiniGrid environment that is wrapped.
+        """
         super().__init__(env)
         self.observation_space = _channels_first(_grid_space(env))
 
@@ -27,6 +30,9 @@ class MiniGridNumbers(gym.ObservationWrapper[Any, Any, Any]):
     """The whole dictionary with the grid's channels first; the sentence must have been turned into numbers before."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
+        """Arguments:
+        env: The MiniGrid environment that is wrapped.
+        """
         super().__init__(env)
         parts = dict(env.observation_space.items())  # type: ignore[attr-defined]
         self.observation_space = spaces.Dict({**parts, "image": _channels_first(_grid_space(env))})

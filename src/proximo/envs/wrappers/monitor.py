@@ -57,6 +57,14 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
         info_keywords: tuple[str, ...] = (),
         override_existing: bool = True,
     ) -> None:
+        """Arguments:
+        env: The environment that is wrapped.
+        filename: A CSV file for the episodes, which gets the ending monitor.csv; None writes none.
+        allow_early_resets: Whether reset may be called before an episode has ended.
+        reset_keywords: Arguments of reset to record as well.
+        info_keywords: Keys of the last info to record as well.
+        override_existing: Whether a file that is there is replaced; otherwise episodes are added to it.
+        """
         super().__init__(env)
         self.t_start, self._started = time.time(), time.monotonic()
         self.results_writer: ResultsWriter | None = None
@@ -116,6 +124,7 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
         info["episode"] = episode
 
     def get_state(self) -> dict[str, Any]:
+        """What a checkpoint holds of it."""
         state = {
             "rewards": np.array(self.rewards, np.float64),
             "returns": np.array(self.episode_returns[-KEPT_EPISODES:], np.float64),
@@ -152,18 +161,23 @@ class Monitor(gym.Wrapper[Any, Any, Any, Any]):
 
     @property
     def total_steps(self) -> int:
+        """Steps since it was made."""
         return self._steps_before_episode + len(self.rewards)
 
     def get_total_steps(self) -> int:
+        """Steps since it was made."""
         return self.total_steps
 
     def get_episode_rewards(self) -> list[float]:
+        """The return of every episode that ended."""
         return self.episode_returns
 
     def get_episode_lengths(self) -> list[int]:
+        """The steps of every episode that ended."""
         return self.episode_lengths
 
     def get_episode_times(self) -> list[float]:
+        """When each of them ended, in seconds since the start."""
         return self.episode_times
 
 
@@ -194,6 +208,12 @@ class ResultsWriter:
         extra_keys: tuple[str, ...] = (),
         override_existing: bool = True,
     ) -> None:
+        """Arguments:
+        filename: The file, which gets the ending monitor.csv.
+        header: What the file's first line tells, such as the time when it began.
+        extra_keys: Columns besides return, length and time.
+        override_existing: Whether a file that is there is replaced; otherwise episodes are added to it.
+        """
         path = Path(filename)
         if not str(filename).endswith(Monitor.EXT):
             path = path / Monitor.EXT if path.is_dir() else Path(f"{filename}.{Monitor.EXT}")
@@ -221,6 +241,7 @@ class ResultsWriter:
         self.file_handler.flush()
 
     def write_row(self, epinfo: Info) -> None:
+        """Add one episode."""
         if self._starts_over:
             self._starts_over = False
             self._write_header()
@@ -245,6 +266,7 @@ class ResultsWriter:
         self.file_handler.flush()
 
     def close(self) -> None:
+        """Close the file."""
         self.file_handler.close()
 
 

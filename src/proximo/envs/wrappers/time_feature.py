@@ -24,6 +24,11 @@ class TimeFeatureWrapper(gym.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gym.Env[Any, Any], max_steps: int = 1000, test_mode: bool = False) -> None:
+        """Arguments:
+        env: The environment that is wrapped.
+        max_steps: Length of an episode where the environment has no time limit of its own.
+        test_mode: Whether the feature stays 1, which shows if a policy has merely learnt what to do when.
+        """
         super().__init__(env)
         space = env.observation_space
         box = space.spaces.get("observation") if isinstance(space, spaces.Dict) else space

@@ -57,6 +57,9 @@ class Adapted(Distribution):
     """A user's distribution: ``given(*parameters)`` makes it for a batch, and it samples and scores itself."""
 
     def __init__(self, given: Any, *sizes: Any) -> None:
+        """Arguments:
+        given: Makes the distribution of a batch from its parameters.
+        """
         super().__init__(*sizes)
         self.given = given
         self.current: Any = None

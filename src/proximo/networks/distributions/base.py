@@ -83,6 +83,7 @@ class Distribution(ABC):
         raise ValueError(f"{type(self).__name__} has no discrete choices to mask")
 
     def get_actions(self, deterministic: bool = False) -> Tensor:
+        """Samples, or the likeliest actions."""
         return self.mode() if deterministic else self.sample()
 
     def actions_from_params(self, *parameters: Any, deterministic: bool = False, **named: Any) -> Tensor:
@@ -92,6 +93,7 @@ class Distribution(ABC):
         return self.proba_distribution(*parameters, **named).get_actions(deterministic=deterministic)
 
     def log_prob_from_params(self, *parameters: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        """Sampled actions of these parameters, and their log-probabilities."""
         actions = self.actions_from_params(*parameters, **named)
         return actions, self.log_prob(actions)
 

@@ -101,6 +101,7 @@ class Categorical(BaseDistribution):
 
     @property
     def probs(self) -> Tensor:
+        """Probabilities, [batch, action]."""
         return self.logits.exp()
 
 
@@ -118,10 +119,12 @@ class MultiCategorical(BaseDistribution):
 
     @property
     def logits(self) -> tuple[Tensor, ...]:
+        """Logits of all choices, side by side."""
         return tuple(part.log_probs for part in self.inner.parts)
 
     @property
     def probs(self) -> tuple[Tensor, ...]:
+        """Probabilities of all choices, side by side."""
         return tuple(part.exp() for part in self.logits)
 
 
@@ -133,10 +136,12 @@ class Bernoulli(BaseDistribution):
 
     @property
     def logits(self) -> Tensor:
+        """The logit of each switch."""
         return self.inner.action_logits
 
     @property
     def probs(self) -> Tensor:
+        """The probability that each switch is on."""
         return torch.sigmoid(self.logits)
 
 
@@ -157,10 +162,12 @@ class DiagonalGaussian(BaseDistribution):
 
     @property
     def mu(self) -> Tensor:
+        """Means."""
         return self.inner.mean_actions
 
     @property
     def sigma(self) -> Tensor:
+        """Deviations."""
         return self.inner.log_std.exp()
 
     @property

@@ -46,6 +46,9 @@ class CategoricalDistribution(Distribution):
     noise_kinds = (UNIFORM,)
 
     def __init__(self, action_dim: int) -> None:
+        """Arguments:
+        action_dim: Number of actions.
+        """
         self.action_dim = self.parameter_width = self.mask_width = action_dim
 
     def proba_distribution_net(self, latent_dim: int) -> nn.Module:
@@ -90,6 +93,9 @@ class MultiCategoricalDistribution(Distribution):
     parts: list[CategoricalDistribution]
 
     def __init__(self, action_dims: Sequence[int]) -> None:
+        """Arguments:
+        action_dims: Actions of each choice.
+        """
         self.action_dims = list(action_dims)
         self.parameter_width = self.mask_width = sum(self.action_dims)
         self.parts = [CategoricalDistribution(size) for size in self.action_dims]
@@ -137,6 +143,9 @@ class MaskableBernoulliDistribution(MultiCategoricalDistribution):
     """Switches as choices between off and on, each with a logit of its own: sb3-contrib's form."""
 
     def __init__(self, action_dim: int) -> None:
+        """Arguments:
+        action_dim: Number of switches.
+        """
         super().__init__([2] * action_dim)
 
 
@@ -147,6 +156,9 @@ class BernoulliDistribution(Distribution):
     _unmasked: Tensor
 
     def __init__(self, action_dims: int) -> None:
+        """Arguments:
+        action_dims: Number of switches.
+        """
         self.action_dims = self.parameter_width = action_dims
         self.mask_width = 2 * action_dims  # may each switch be off, may it be on
         self.noise_kinds = (UNIFORM,) * action_dims

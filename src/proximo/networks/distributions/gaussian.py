@@ -18,6 +18,9 @@ class DiagGaussianDistribution(Distribution):
     log_std: Tensor  # [action]
 
     def __init__(self, action_dim: int) -> None:
+        """Arguments:
+        action_dim: Width of an action.
+        """
         self.action_dim = self.parameter_width = action_dim
         self.noise_kinds = (NORMAL,) * action_dim
 
@@ -53,23 +56,30 @@ class TanhBijector:
     """y = tanh(x) with a numerically safe inverse and the log-determinant that a squashed density needs."""
 
     def __init__(self, epsilon: float = 1e-6) -> None:
+        """Arguments:
+        epsilon: Keeps logarithms and inverses away from the ends.
+        """
         self.epsilon = epsilon
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
+        """tanh(x)."""
         return torch.tanh(x)
 
     @staticmethod
     def atanh(x: Tensor) -> Tensor:
+        """The inverse of tanh, without a guard at the ends."""
         return 0.5 * (x.log1p() - (-x).log1p())
 
     @staticmethod
     def inverse(y: Tensor) -> Tensor:
+        """The inverse of tanh, kept away from the ends."""
         # one ulp inside ±1, so that atanh stays finite
         limit = 1.0 - torch.finfo(y.dtype).eps
         return TanhBijector.atanh(y.clamp(min=-limit, max=limit))
 
     def log_prob_correction(self, x: Tensor) -> Tensor:
+        """log(1 − tanh²(x)): what the density loses by squashing."""
         return torch.log(1.0 - torch.tanh(x) ** 2 + self.epsilon)
 
 
@@ -77,6 +87,10 @@ class SquashedDiagGaussianDistribution(DiagGaussianDistribution):
     """A diagonal Gaussian pushed through tanh, so that actions lie in [−1, 1]."""
 
     def __init__(self, action_dim: int, epsilon: float = 1e-6) -> None:
+        """Arguments:
+        action_dim: Width of an action.
+        epsilon: Keeps logarithms and inverses away from the ends.
+        """
         super().__init__(action_dim)
         self.epsilon = epsilon
         self.gaussian_actions: Tensor | None = None

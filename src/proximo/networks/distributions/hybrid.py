@@ -20,6 +20,10 @@ class HybridDistribution(Distribution):
     """Independent parts: log-probabilities and entropies add up, masks reach the discrete parts."""
 
     def __init__(self, space: Space, make_part: Callable[[Space], Distribution]) -> None:
+        """Arguments:
+        space: A Dict or Tuple of action spaces, nested in any way.
+        make_part: Makes the distribution of one part from its space.
+        """
         self.parts = [make_part(leaf) for leaf in leaves(space)]
         self.widths = [get_action_dim(leaf) for leaf in leaves(space)]  # columns of the flat action
         self.parameter_widths = [part.parameter_width for part in self.parts]

@@ -38,11 +38,18 @@ class MaskableCategorical(torch_distributions.Categorical):
         validate_args: bool | None = None,
         masks: MaybeMasks = None,
     ) -> None:
+        """Arguments:
+        probs: Probabilities; not with logits.
+        logits: Logarithms of probabilities, up to a constant; not with probs.
+        validate_args: Whether torch checks them.
+        masks: True where a choice is allowed; None allows all.
+        """
         super().__init__(probs, logits, validate_args)
         self._unmasked: Tensor = self.logits
         self.apply_masking(masks)
 
     def apply_masking(self, masks: MaybeMasks) -> None:
+        """Put a mask on, in the place of an earlier one; None takes it off."""
         logits = self._unmasked
         self.masks = None
         if masks is not None:

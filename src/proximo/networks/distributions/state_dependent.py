@@ -38,6 +38,14 @@ class StateDependentNoiseDistribution(Distribution):
         learn_features: bool = False,
         epsilon: float = 1e-6,
     ) -> None:
+        """Arguments:
+        action_dim: Width of an action.
+        full_std: Whether every pair of latent feature and action has a deviation of its own.
+        use_expln: Whether deviations grow with the logarithm above 1.
+        squash_output: Whether actions go through tanh.
+        learn_features: Whether the noise sends gradients back into the latent.
+        epsilon: What keeps a division or a logarithm from zero.
+        """
         self.action_dim = self.parameter_width = action_dim
         self.full_std = full_std
         self.use_expln = use_expln

@@ -23,7 +23,7 @@ class DAAC(LibraryAgent):
     config_class = DAACConfig
     other_names = {"n_epochs": "policy_epochs", "value_frequency": "value_freq"}  # noqa: RUF012
     policy_type = OnPolicyDecoupledActorCritic
-    meanings = {"policy_epochs": "Times of updating the policy network with each rollout."}  # noqa: RUF012
+    meanings = {"policy_epochs": "Passes of the policy over each rollout."}  # noqa: RUF012
 
     policy: OnPolicyDecoupledActorCritic
 

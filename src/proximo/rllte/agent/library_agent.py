@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
 
+from proximo.agents.arguments import MODULAR_ARGUMENTS
 from proximo.augmentation import usual_augmentation
-from proximo.config import OnPolicyConfig, PPOConfig, UpdateSettings
+from proximo.config import OnPolicyConfig, PPOConfig, UpdateSettings, describe_constructor
 from proximo.data import Metrics
 from proximo.networks.published_encoders import usual_encoder
 from proximo.rllte.common.prototype.base_policy import BasePolicy
@@ -20,37 +19,6 @@ from proximo.rllte.xploit.policy import OnPolicySharedActorCritic
 from proximo.rllte.xploit.policy.network_policy import NetworkPolicy
 from proximo.rollout.tensor_storage import DictRolloutStorage, VanillaRolloutStorage
 
-MEANINGS = {
-    "env": "Vectorised environments for training.",
-    "eval_env": "Vectorised environments for evaluation.",
-    "tag": "An experiment tag; files go to logs/{tag}/{time}.",
-    "seed": "Random seed for reproduction.",
-    "device": "Device (cpu, cuda, …) on which the code runs.",
-    "pretraining": "Turn on the pre-training mode: the environment's rewards are 0, an intrinsic reward is needed.",
-    "num_steps": "The sample length per rollout and environment.",
-    "feature_dim": "Number of features extracted by the encoder; vectors are their own features.",
-    "batch_size": "Number of samples per batch.",
-    "lr": "The learning rate.",
-    "eps": "Term added to Adam's denominator for numerical stability.",
-    "hidden_dim": "The size of the hidden layers, of which vectors get two per head.",
-    "clip_range": "Clipping parameter ε: how far the probability ratio may leave 1.",
-    "clip_range_vf": "Clipping parameter for the value function; None does not clip.",
-    "n_epochs": "Times of updating the policy with each rollout.",
-    "vf_coef": "Weighting coefficient of the value loss.",
-    "ent_coef": "Weighting coefficient of the entropy bonus.",
-    "aug_coef": "Weighting coefficient of the augmentation loss.",
-    "adv_coef": "Weighting coefficient of the advantage loss.",
-    "max_grad_norm": "Maximum norm of gradients.",
-    "value_freq": "Update frequency of the value network: every so many rollouts.",
-    "value_epochs": "Times of updating the value network with a rollout.",
-    "policy_epochs": "Number of iterations, which are rollouts, in the policy phase.",
-    "aux_epochs": "Number of iterations in the auxiliary phase: passes over all rollouts of the phase.",
-    "kl_coef": "Weighting coefficient of the divergence loss.",
-    "num_aux_mini_batch": "Number of mini-batches in the auxiliary phase.",
-    "num_aux_grad_accum": "Number of gradient accumulations for an update in the auxiliary phase.",
-    "discount": "Discount factor.",
-    "init_fn": "Parameters initialization method: orthogonal, xavier_uniform, xavier_normal or identity.",
-}
 BASE_ARGUMENTS = ("env", "eval_env", "tag", "seed", "device", "pretraining", "num_steps")
 
 
@@ -74,15 +42,15 @@ class LibraryAgent(OnPolicyAgent):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls) and cls.__module__.startswith("proximo."):
-            lines = []
-            for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
-                default = "" if parameter.default is parameter.empty else f" (default {parameter.default!r})"
-                lines.append(f"    {name}{default}: {(MEANINGS | dict(cls.meanings))[name]}")
-            text = "\n".join(textwrap.fill(line, 118, subsequent_indent=" " * 8) for line in lines)
-            cls.__doc__ = f"{cls.__doc__ or ''}\n    Args:\n\n{textwrap.indent(text, '    ')}\n    "
+            section = describe_constructor(cls, MODULAR_ARGUMENTS | dict(cls.meanings))
+            cls.__doc__ = (cls.__doc__ or "") + section
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        """``arguments`` are the ``locals()`` of an agent's constructor."""
+        """``arguments`` are the ``locals()`` of an agent's constructor.
+
+        Arguments:
+            arguments: The locals() of an agent's constructor.
+        """
         super().__init__(**{name: arguments[name] for name in BASE_ARGUMENTS})
         kept = set(arguments) - {*BASE_ARGUMENTS, "batch_size", "discount", "self", "__class__"}
         for name in sorted(kept):

@@ -14,6 +14,10 @@ class Logger(TableLog):
     """Writes into ``log_dir``; without one only to the terminal."""
 
     def __init__(self, log_dir: Path | None = None, tag: str = "") -> None:
+        """Arguments:
+        log_dir: Folder of the log files; None writes to the terminal alone.
+        tag: What lines on the terminal begin with.
+        """
         super().__init__(log_dir, tag)
         self.metrics: dict[str, Any] = {}
 
@@ -29,7 +33,9 @@ class Logger(TableLog):
         return metrics
 
     def train(self, msg: Mapping[str, float]) -> None:
+        """A line of training metrics."""
         self.write("train", msg)
 
     def eval(self, msg: Mapping[str, float]) -> None:
+        """A line of evaluation metrics."""
         self.write("eval", msg)

@@ -17,6 +17,11 @@ class Gymnasium2Torch(TorchVecEnv):
     """rllte's constructor of tensor environments; ``envpool`` need not be said, an EnvPool is recognised."""
 
     def __init__(self, env: Any, device: torch.device | str, envpool: bool = False) -> None:
+        """Arguments:
+        env: A gymnasium VectorEnv or an EnvPool.
+        device: Where tensors live: cpu, cuda, …
+        envpool: Without effect: an EnvPool is recognised.
+        """
         super().__init__(env, device)
 
 

@@ -74,6 +74,7 @@ def zip_strict(*iterables: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def update_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Give every group of an optimiser's parameters this learning rate."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
 

@@ -36,7 +36,25 @@ OFF_POLICY_KEYS = {"num_init_steps", "test_every_steps"}  # in every Hsuanwu con
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings:
-    """The keys of a configuration, with Hsuanwu's names and defaults."""
+    """The keys of a configuration, with Hsuanwu's names and defaults.
+
+    Arguments:
+        experiment: Name of the run: files go to logs/{experiment}/{time}.
+        device: Where the network learns: cpu, cuda, …
+        seed: Seed of everything random.
+        num_train_steps: Steps of the training, all environments together.
+        num_steps: Steps per environment and rollout.
+        num_envs: Number of environments, if it shall be checked; the environment itself says it.
+        test_every_episodes: Updates between two evaluations.
+        num_test_episodes: Episodes of an evaluation.
+        pretraining: Whether the environment's rewards count as 0; a reward must be named then.
+        encoder: The encoder's name and arguments.
+        learner: The learner's name and arguments.
+        storage: The storage's name and arguments.
+        distribution: The distribution's name and arguments.
+        augmentation: The augmentation's name and arguments.
+        reward: The intrinsic reward's name and arguments.
+    """
 
     experiment: str = "default"
     device: str = "cpu"

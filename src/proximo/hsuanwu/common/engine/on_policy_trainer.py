@@ -32,6 +32,11 @@ class OnPolicyTrainer(HostRun):
     """
 
     def __init__(self, cfgs: Mapping[str, Any] | str | Path, train_env: Any, test_env: Any = None) -> None:
+        """Arguments:
+        cfgs: The configuration: a DictConfig, a dict, or the path of a YAML file.
+        train_env: Vector environments to train in.
+        test_env: Vector environments to evaluate in; None evaluates never.
+        """
         self.settings = settings = read_settings(cfgs)
         self.tag, self.seed, self.test_env = settings.experiment, settings.seed, test_env
         env = as_vec_env(train_env)
@@ -67,6 +72,7 @@ class OnPolicyTrainer(HostRun):
         """It is there already."""
 
     def train_on_rollout(self) -> Metrics:
+        """One update of the learner, which the loop asks for."""
         steps = self.storage.num_steps * self.storage.num_envs
         self.global_step = self.model.num_timesteps
         self.global_episode = self.global_step // steps - 1
@@ -76,9 +82,11 @@ class OnPolicyTrainer(HostRun):
         return {f"train/{name}": value for name, value in metrics.items()}
 
     def fusing_obstacle(self) -> str | None:
+        """Why the kernels cannot run it; None if they can."""
         return None
 
     def optimizers(self) -> Mapping[str, torch.optim.Optimizer]:
+        """The optimisers whose state a checkpoint holds."""
         return {}
 
     # -- use
@@ -113,6 +121,11 @@ class HsuanwuEngine:
     """A trainer under the name that Hsuanwu's later examples use: ``HsuanwuEngine(cfgs, env, test_env).invoke()``."""
 
     def __init__(self, cfgs: Mapping[str, Any] | str | Path, train_env: Any, test_env: Any = None) -> None:
+        """Arguments:
+        cfgs: The configuration: a DictConfig, a dict, or the path of a YAML file.
+        train_env: Vector environments to train in.
+        test_env: Vector environments to evaluate in; None evaluates never.
+        """
         self.trainer = OnPolicyTrainer(cfgs, train_env, test_env)
 
     def invoke(self) -> None:

@@ -14,6 +14,9 @@ from proximo.networks.published_encoders import BaseEncoder as BaseEncoder
 
 class _FromDescribedSpace(BaseEncoder):
     def __init__(self, observation_space: SpaceLike, *args: Any, **kwargs: Any) -> None:
+        """Arguments:
+        observation_space: A gymnasium space, or a mapping with the key shape; the rest is the encoder's own.
+        """
         super().__init__(to_observation_space(observation_space), *args, **kwargs)
         self.apply(partial(ActorCriticPolicy.init_weights, gain=self.init_gain))
 

@@ -11,8 +11,9 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from proximo.agents.arguments import MODULAR_ARGUMENTS
 from proximo.agents.standalone import StandaloneLearner
-from proximo.config import PPOConfig
+from proximo.config import PPOConfig, describe_constructor
 from proximo.data import Metrics
 from proximo.exploration import IntrinsicReward
 from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
@@ -58,8 +59,17 @@ class BaseLearner(StandaloneLearner):
     clip_range: float
     vf_coef: float
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls) and cls.__module__.startswith("proximo."):
+            cls.__doc__ = (cls.__doc__ or "") + describe_constructor(cls, MODULAR_ARGUMENTS)
+
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        """``arguments`` are the ``locals()`` of a learner's constructor."""
+        """``arguments`` are the ``locals()`` of a learner's constructor.
+
+        Arguments:
+            arguments: The locals() of a learner's constructor.
+        """
         given = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
         given["observation_space"] = to_observation_space(given["observation_space"])
         given["action_space"] = to_action_space(given["action_space"])
@@ -110,6 +120,7 @@ class BaseLearner(StandaloneLearner):
 
     @property
     def encoder(self) -> nn.Module:
+        """What turns observations into features; another one may be assigned."""
         found: nn.Module = self.network.features_extractor.encoder
         return found
 
@@ -144,6 +155,7 @@ class BaseLearner(StandaloneLearner):
 
     @property
     def encoder_opt(self) -> torch.optim.Optimizer:
+        """The one Adam, under the name of the encoder's."""
         return self.ac_opt
 
     @encoder_opt.setter
@@ -158,6 +170,7 @@ class BaseLearner(StandaloneLearner):
 
     @property
     def dist(self) -> Any:
+        """The distribution of actions; another one may be assigned."""
         return self._dist
 
     @dist.setter

@@ -40,6 +40,16 @@ class VanillaRolloutStorage(tensor_storage.VanillaRolloutStorage):
         discount: float = 0.99,
         gae_lambda: float = 0.95,
     ) -> None:
+        """Arguments:
+        device: Where tensors live: cpu, cuda, …
+        obs_shape: Shape of one observation.
+        action_shape: Shape of one action; the number of actions for Discrete.
+        action_type: Discrete, Box or MultiBinary.
+        num_steps: Steps per environment and rollout.
+        num_envs: Number of environments.
+        discount: Discount factor.
+        gae_lambda: Bias against variance of the advantage estimate; 1 is the Monte-Carlo return.
+        """
         space = observation_box(tuple(obs_shape), np.uint8 if len(obs_shape) == 3 else np.float32)
         actions = make_action_space(action_type, tuple(action_shape))
         self.estimated = False  # whether returns and advantages are those of what is stored
@@ -141,11 +151,13 @@ class VanillaRolloutStorage(tensor_storage.VanillaRolloutStorage):
 
     @property
     def obs(self) -> Tensor:
+        """Observations, [time + 1, env, …]."""
         found: Tensor = self.observations  # type: ignore[assignment]
         return found
 
     @property
     def actions(self) -> Tensor:
+        """Actions, [time, env, …]."""
         return super().actions.reshape(self.num_steps, self.num_envs, *self._columns)
 
     def _tensor(self, array: Array) -> Tensor:

@@ -34,6 +34,15 @@ class BasePolicy(nn.Module, ABC):
         opt_kwargs: dict[str, Any] | None = None,
         init_fn: str = "orthogonal",
     ) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        action_space: The space of one action.
+        feature_dim: Width of the features that the encoder gives.
+        hidden_dim: Width of the hidden layers.
+        opt_class: The optimiser's class.
+        opt_kwargs: Its arguments.
+        init_fn: How weights start: orthogonal, xavier_uniform, xavier_normal or identity.
+        """
         super().__init__()
         for name, size in (("feature_dim", feature_dim), ("hidden_dim", hidden_dim)):
             if size < 1:
@@ -59,6 +68,7 @@ class BasePolicy(nn.Module, ABC):
 
     @property
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """The optimisers by name."""
         return self._optimizers
 
     @classmethod

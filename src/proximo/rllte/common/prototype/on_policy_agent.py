@@ -42,6 +42,9 @@ class OnPolicyAgent(HostRun, BaseAgent):
         pretraining: bool = False,
         num_steps: int = 128,
     ) -> None:
+        """Arguments:
+        num_steps: Steps per environment and rollout.
+        """
         super().__init__(env, eval_env, tag, seed, device, pretraining)
         if num_steps < 1:
             raise ValueError(f"num_steps is {num_steps}; expected at least one step per rollout")
@@ -106,6 +109,7 @@ class OnPolicyAgent(HostRun, BaseAgent):
         }
 
     def fusing_obstacle(self) -> str | None:
+        """Why the kernels cannot run it; None if they can."""
         if self._has_own_policy():
             return f"policy is {type(self.policy).__name__}"
         if self.storage.decides():
@@ -113,6 +117,7 @@ class OnPolicyAgent(HostRun, BaseAgent):
         return None
 
     def optimizers(self) -> Mapping[str, torch.optim.Optimizer]:
+        """The optimisers whose state a checkpoint holds."""
         found: Mapping[str, torch.optim.Optimizer] = self.policy.optimizers
         return found
 

@@ -65,6 +65,7 @@ class NetworkPolicy(BasePolicy):
 
     @property
     def encoder(self) -> nn.Module:
+        """The encoder, once the agent has given it."""
         found: nn.Module = self.network.features_extractor
         return found
 

@@ -32,11 +32,13 @@ class OnPolicyDecoupledActorCritic(NetworkPolicy):
 
     @property
     def actor_params(self) -> list[Any]:
+        """Parameters of the policy."""
         found: list[Any] = self.network.actor_parameters()
         return found
 
     @property
     def critic_params(self) -> list[Any]:
+        """Parameters of the value."""
         found: list[Any] = self.network.critic_parameters()
         return found
 

@@ -31,6 +31,16 @@ class OnPolicySharedActorCritic(NetworkPolicy):
         aux_critic: bool = False,
         init_fn: str = "orthogonal",
     ) -> None:
+        """Arguments:
+        observation_space: The space of one observation.
+        action_space: The space of one action.
+        feature_dim: Width of the features that the encoder gives.
+        hidden_dim: Width of the hidden layers.
+        opt_class: The optimiser's class.
+        opt_kwargs: Its arguments.
+        aux_critic: Whether the actor's network has PPG's auxiliary value.
+        init_fn: How weights start: orthogonal, xavier_uniform, xavier_normal or identity.
+        """
         super().__init__(observation_space, action_space, feature_dim, hidden_dim, opt_class, opt_kwargs, init_fn)
         self.has_aux_critic = aux_critic
         if aux_critic:

@@ -30,6 +30,10 @@ class BaseReward(exploration.IntrinsicReward):
     order: ClassVar[tuple[str, ...]] = _COMMON  # of the arguments after ``envs`` and ``device``
 
     def __init__(self, envs: Any, device: str = "cpu", *arguments: Any, **named: Any) -> None:
+        """Arguments:
+        envs: The environments, which give spaces and num_envs; they are not stepped.
+        device: Where the reward's networks learn: cpu, cuda, …
+        """
         if len(arguments) > len(self.order):
             raise TypeError(f"{type(self).__name__} takes envs, device, {', '.join(self.order)}; got {arguments}")
         super().__init__(**dict(zip(self.order, arguments, strict=False)), **named)
@@ -61,38 +65,56 @@ class BaseReward(exploration.IntrinsicReward):
 
 
 class RND(BaseReward, exploration.RND):
+    """The error of a network that learns the features of a random one (Burda et al. 2018)."""
+
     order = (*_COMMON, *_TRAINED, *_LAST)
 
 
 class ICM(BaseReward, exploration.ICM):
+    """The error of predicting where an action leads (Pathak et al. 2017)."""
+
     order = (*_COMMON, *_TRAINED, *_LAST)
 
 
 class E3B(BaseReward, exploration.E3B):
+    """Directions of the features that the episode has not seen (Henaff et al. 2022)."""
+
     order = (*_COMMON, "ridge", *_TRAINED, *_LAST)
 
 
 class Disagreement(BaseReward, exploration.Disagreement):
+    """The variance of several predictions (Pathak et al. 2019)."""
+
     order = (*_COMMON, "ensemble_size", *_TRAINED, *_LAST)
 
 
 class RE3(BaseReward, exploration.RE3):
+    """The distance to the k-th nearest state, in random features (Seo et al. 2021)."""
+
     order = (*_COMMON, "latent_dim", "storage_size", "k", "average_entropy", *_ENCODER)
 
 
 class PseudoCounts(BaseReward, exploration.PseudoCounts):
+    """Few visits within the episode, counted softly (Badia et al. 2020)."""
+
     order = (*_COMMON, *_TRAINED, *_KERNEL, *_LAST)
 
 
 class RIDE(BaseReward, exploration.RIDE):
+    """How far a step moved the features, divided by the visits (Raileanu and Rocktäschel 2020)."""
+
     order = (*_COMMON, *_TRAINED, *_KERNEL, *_LAST)
 
 
 class NGU(BaseReward, exploration.NGU):
+    """Soft counts within the episode, times a factor that fades over the training (Badia et al. 2020)."""
+
     order = (*_COMMON, *_TRAINED, *_KERNEL, "mrs", *_LAST)
 
 
 class Fabric(exploration.Fabric, BaseReward):
+    """The sum of several rewards."""
+
     def watch(self, *step: Tensor, **named: Tensor) -> None:
         for part in self.rewards:
             if isinstance(part, BaseReward):

@@ -40,6 +40,16 @@ class RecurrentRolloutBuffer(RolloutBuffer):
         gamma: float = 0.99,
         n_envs: int = 1,
     ) -> None:
+        """Arguments:
+        buffer_size: Steps per environment.
+        observation_space: The space of one observation.
+        action_space: The space of one action.
+        hidden_state_shape: Shape of one part of the memory, [time, layer, env, hidden].
+        device: Where minibatches go: auto, cpu, cuda, …
+        gae_lambda: Bias against variance of the advantage estimate; 1 is the Monte-Carlo return.
+        gamma: Discount factor.
+        n_envs: Number of environments.
+        """
         if len(hidden_state_shape) != 4 or (hidden_state_shape[0], hidden_state_shape[2]) != (buffer_size, n_envs):
             raise ValueError(
                 f"hidden_state_shape is {hidden_state_shape}, expected ({buffer_size}, layers, {n_envs}, hidden): a "
