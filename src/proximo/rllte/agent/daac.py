@@ -7,7 +7,7 @@ from typing import Any
 from proximo.agents import hosted
 from proximo.config import DAACConfig
 from proximo.data import Metrics
-from proximo.rllte.agent.library_agent import LibraryAgent
+from proximo.rllte.agent.library_agent import LibraryAgent, rllte_metrics
 from proximo.rllte.common.prototype.base_policy import BasePolicy
 from proximo.rllte.xploit.policy import OnPolicyDecoupledActorCritic
 
@@ -72,6 +72,6 @@ class DAAC(LibraryAgent):
 
         Returns ``train/policy_loss``, ``train/adv_loss``, ``train/value_loss`` and ``train/entropy``.
         """
-        metrics = self._named(self.learner.update(self.storage.buffer, self._settings(), self._config()))
+        metrics = rllte_metrics(self.learner.update(self.storage.buffer, self._settings(), self._config()))
         metrics["train/entropy"] = metrics.pop("train/entropy_loss")  # as rllte calls it here
         return metrics

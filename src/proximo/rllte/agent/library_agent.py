@@ -158,10 +158,7 @@ class LibraryAgent(OnPolicyAgent):
 
     def update(self) -> Metrics:
         """Train on the storage's rollout; returns ``train/policy_loss``, ``…value_loss``, ``…entropy_loss``."""
-        return self._named(self.learner.update(self.storage.buffer, self._settings()))
-
-    def _named(self, metrics: Metrics) -> Metrics:
-        return rllte_metrics(metrics, self._config().aug_coef)  # type: ignore[attr-defined]
+        return rllte_metrics(self.learner.update(self.storage.buffer, self._settings()))
 
 
 class AugmentedAgent(LibraryAgent):
@@ -189,10 +186,8 @@ OTHERS = {
 }
 
 
-def rllte_metrics(metrics: Metrics, aug_coef: float = 0.1) -> Metrics:
+def rllte_metrics(metrics: Metrics) -> Metrics:
     """The library's metrics under rllte's names: half the squared error, and the entropy itself as entropy loss.
-
-    ``train/aug_loss`` is what an augmentation adds to the loss.
 
     >>> rllte_metrics({"policy_gradient_loss": 1.0, "value_loss": 3.0, "entropy_loss": -0.5})
     {'train/policy_loss': 1.0, 'train/value_loss': 1.5, 'train/entropy_loss': 0.5}
@@ -201,5 +196,5 @@ def rllte_metrics(metrics: Metrics, aug_coef: float = 0.1) -> Metrics:
     kept = {name: value for name, value in metrics.items() if name in OTHERS or name in NAMES or name in factors}
     named = {f"train/{NAMES.get(name, name)}": factors.get(name, 1.0) * value for name, value in kept.items()}
     if "aug_policy_loss" in metrics and "aug_value_loss" in metrics:
-        named["train/aug_loss"] = aug_coef * (metrics["aug_policy_loss"] + metrics["aug_value_loss"])
+        named["train/aug_loss"] = metrics["aug_policy_loss"] + 0.5 * metrics["aug_value_loss"]
     return named

@@ -7,7 +7,7 @@ from typing import Any
 from proximo.agents import hosted
 from proximo.config import PPGConfig
 from proximo.data import Metrics
-from proximo.rllte.agent.library_agent import LibraryAgent
+from proximo.rllte.agent.library_agent import LibraryAgent, rllte_metrics
 from proximo.rllte.common.prototype.base_policy import BasePolicy
 
 
@@ -69,4 +69,4 @@ class PPG(LibraryAgent):
         settings = self._settings()
         self.learner.resize_phase(self.policy_epochs)  # type: ignore[attr-defined]
         phases = self._config().changed(learning_rate=settings.learning_rate)
-        return self._named(self.learner.update(self.storage.buffer, settings, phases))
+        return rllte_metrics(self.learner.update(self.storage.buffer, settings, phases))
