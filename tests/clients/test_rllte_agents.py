@@ -16,7 +16,7 @@ pytestmark = [
 
 SHARED: dict[str, Any] = {"num_steps": 64, "batch_size": 128, "hidden_dim": 64, "lr": 2e-3}
 FILES = {
-    "A2C": ("legacy/a2c.py", {"n_epochs": 4, "lr": 1e-3}),
+    "A2C": ("legacy/a2c.py", {"n_epochs": 1}),
     "PPO": ("legacy/ppo.py", {}),
     "DAAC": ("daac.py", {"policy_epochs": 4}),
     "DrAC": ("drac.py", {}),
