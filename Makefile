@@ -104,7 +104,7 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)-clients/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)-clients
 	$(subst $(BIN)/,$(VENV)-clients/bin/,$(INSTALL)) -e '.[clients]'
-	$(subst $(BIN)/,$(VENV)-clients/bin/,$(INSTALL)) --no-deps imitation seals
+	$(subst $(BIN)/,$(VENV)-clients/bin/,$(INSTALL)) --no-deps imitation seals rllte-core==1.0.1
 	@touch $@
 
 $(BIN)/python:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_keys_and_numbers_fit_the_algorithm(algorithm: str, name: str) -> None:
 
 
 def test_procgen_has_the_values_of_ppgs_paper() -> None:
-    """Table 1 and 2 of arXiv 2009.04416, of one of its four workers."""
+    """Appendix A of arXiv 2009.04416, of one of its four workers, and what openai/phasic-policy-gradient adds."""
     preset = named_preset("ppg", "procgen")
     arguments = {**default_arguments(algorithm_class("ppg")), **preset.model_arguments()}
     paper = {
@@ -122,10 +123,16 @@ def test_procgen_has_the_values_of_ppgs_paper() -> None:
         "rollouts_per_phase": 32,
         "aux_epochs": 6,
         "kl_coef": 1.0,
+        "vf_coef": 0.5,
+        "clip_range_vf": None,
+        "max_grad_norm": math.inf,
+        "aux_learning_rate": None,
     }
     assert {key: arguments[key] for key in paper} == paper
     assert (preset.n_envs, preset.n_timesteps) == (64, 100_000_000)
     assert preset.n_envs * arguments["n_steps"] / arguments["batch_size"] == 8  # minibatches per epoch
     assert arguments["num_aux_mini_batch"] / arguments["rollouts_per_phase"] == 16
     assert arguments["policy_kwargs"]["features_extractor_class"].__name__ == "ImpalaCNN"
-    assert preset.normalize == {"norm_obs": False, "norm_reward": True}
+    assert arguments["policy_kwargs"]["share_features_extractor"] is False  # its main results; one network is a variant
+    assert preset.normalize == {"norm_obs": False, "norm_reward": True, "gamma": 0.99}
+    assert preset.env_kwargs == {"num_levels": 0}

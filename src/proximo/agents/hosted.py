@@ -6,6 +6,7 @@ storage, and says how one update goes. Loop, collector, callbacks, logs, checkpo
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from proximo.agents import daac, ppg, ppo
 from proximo.agents.on_policy import OnPolicyAlgorithm
 from proximo.config import OnPolicyConfig
 from proximo.data import Metrics
+from proximo.distributed import launch_of
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.persistence import model_files
 from proximo.rollout.storage import RolloutBuffer, is_stock
@@ -50,6 +52,11 @@ class Hosted(OnPolicyAlgorithm):
         policy_kwargs: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        if (launch := launch_of(os.environ)) is not None:
+            raise ValueError(
+                f"{type(host).__name__} trains in one process, but {launch.world_size} were started to train together; "
+                "start one, or use proximo.PPO, PPG or DAAC, which join them"
+            )
         self._host, self._network = host, network
         self.log_every = 1  # updates
         self.after_log: Callable[[], None] | None = None

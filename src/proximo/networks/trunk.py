@@ -78,5 +78,9 @@ class ActorAuxiliaryCritic(ActorCritic):
         latent = self.trunk(obs)
         return self._distribution(latent), self.critic(latent.detach()), self.aux_critic(latent)
 
+    def get_logits(self, obs: Tensor) -> Any:
+        """The distribution of the actions as torch's own, whose ``logits`` Discrete ones have."""
+        return self._distribution(self.trunk(obs)).distribution
+
 
 register_class("TrunkEncoder", TrunkEncoder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_the_actor_critic_reads_encoded_observations(make_learner):
     distribution, critic, auxiliary = learner.ac.get_probs_and_aux_value(encoded)
     torch.testing.assert_close(distribution.log_prob(actions).unsqueeze(1), log_probs)
     assert critic.shape == auxiliary.shape == (5, 1)
+    assert learner.ac.get_logits(encoded).logits.shape == (5, 2)
     parts = {id(part) for part in learner.ac.parameters()}
     assert parts == {id(part) for part in learner.network.parameters()} - {
         id(part) for part in learner.encoder.parameters()
@@ -129,6 +131,8 @@ def test_ppo_and_drac_learners(fill):
     metrics = regular.update(fill(regular))
     assert metrics.keys() == {"actor_loss", "critic_loss", "entropy", "aug_loss"}
     assert metrics["aug_loss"] > 0.0
+    regular.aug_coef = 0.0
+    assert regular.update(fill(regular))["aug_loss"] == 0.0  # weighted, as in the loss
     assert not any(torch.equal(old, new) for old, new in zip(before, regular.network.parameters(), strict=True))
     assert type(regular.aug).__name__ == "GaussianNoise"
     images = DrACLearner({"shape": (3, 12, 12)}, TWO_ACTIONS, "cpu")
@@ -200,6 +204,28 @@ def test_distributions_are_made_with_their_parameters():
     torch.testing.assert_close(made.probs, logits.softmax(dim=1))
     torch.testing.assert_close(made.log_prob(torch.zeros(4)), logits.log_softmax(dim=1)[:, 0])
     assert SquashedNormal(torch.zeros(4, 2), torch.ones(4, 2)).sample().abs().max() < 1.0
+
+
+def test_a_trainer_refuses_to_be_one_of_many_processes(monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="OnPolicyTrainer trains in one process, but 2 were started to train together"):
+        OnPolicyTrainer(TINY, cartpole())
+
+
+DEFAULTS = {
+    "feature_dim": 256, "lr": 5e-4, "eps": 1e-5, "hidden_dim": 256, "clip_range": 0.2, "n_epochs": 3,
+    "num_mini_batch": 8, "vf_coef": 0.5, "ent_coef": 0.01, "max_grad_norm": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "more"), [(PPOLearner, {}), (DrACLearner, {"aug_coef": 0.1})])
+def test_defaults_are_hsuanwus(kind, more):
+    parameters = inspect.signature(kind).parameters
+    assert {name: part.default for name, part in parameters.items() if part.default is not part.empty} == {
+        **DEFAULTS,
+        **more,
+    }
 
 
 def test_an_argument_list_of_seventeen():

@@ -95,11 +95,11 @@ def test_each_phase_changes_its_own_parameters(make_learner, fill, observations,
         assert all(np.isfinite(value) for value in metrics.values())
         moved = changed(learner, before)
         if episode % 3 == 2:  # every third update, as policy_epochs is 3
-            assert set(metrics) == {"actor_loss", "critic_loss", "entropy", "aux_loss", "kl_loss"}
+            assert set(metrics) == {"actor_loss", "critic_loss", "entropy_loss", "aux_value_loss", "kl_loss"}
             assert metrics["kl_loss"] > 0.0
             assert moved == everything
         else:
-            assert set(metrics) == {"actor_loss", "critic_loss", "entropy"}
+            assert set(metrics) == {"actor_loss", "critic_loss", "entropy_loss"}
             assert moved == {name for name in everything if not name.startswith("auxiliary_value_net")}
 
 
@@ -136,7 +136,7 @@ def test_metrics_by_hand(make_learner, fill):
     # before the first step the ratio is 1 and no value is clipped
     assert metrics["actor_loss"] == pytest.approx(0.0, abs=1e-5)
     assert metrics["critic_loss"] == pytest.approx(0.5 * (values - returns).square().mean().item(), rel=1e-5)
-    assert metrics["entropy"] == pytest.approx(entropy, rel=1e-5)
+    assert metrics["entropy_loss"] == pytest.approx(entropy, rel=1e-5)
 
 
 def test_an_injected_encoder_keeps_its_weights_and_learns(make_learner, fill):

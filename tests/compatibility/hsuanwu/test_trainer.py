@@ -101,7 +101,7 @@ def test_a_configuration_trains_cartpole(empty_folder):
         rows = list(csv.DictReader(file))
     assert len(rows) >= 16
     assert all(row["train/actor_loss"] for row in rows)
-    assert sum(bool(row["train/aux_loss"]) for row in rows) == 4  # 16 updates, a phase after every fourth
+    assert sum(bool(row["train/aux_value_loss"]) for row in rows) == 4  # 16 updates, a phase after every fourth
 
 
 def test_a_configuration_trains_on_tiny_images():

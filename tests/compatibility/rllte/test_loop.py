@@ -183,3 +183,10 @@ def test_drdaac_is_saved_as_daac_with_its_augmentation(cartpole):
     assert type(model.augmentation).__name__ == "GaussianNoise"
     assert (model.aug_coef, model.value_epochs, model.adv_coef) == (0.3, 9, 0.25)
     assert model.learner.updates == 1
+
+
+def test_an_agent_refuses_to_be_one_of_many_processes(cartpole, monkeypatch):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="PPO trains in one process, but 4 were started to train together; start one"):
+        PPO(cartpole(), **SMALL).train(num_train_steps=64)

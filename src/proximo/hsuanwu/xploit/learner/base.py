@@ -191,7 +191,7 @@ class BaseLearner(StandaloneLearner):
     def update(self, rollout_storage: VanillaRolloutStorage, episode: int = 0) -> Metrics:
         """Train on one rollout with its advantages; returns ``actor_loss``, ``critic_loss``, ``entropy``, …"""
         config = self._checked_configuration(rollout_storage)
-        return hsuanwu_metrics(self._update(rollout_storage, config, episode))
+        return hsuanwu_metrics(self._update(rollout_storage, config, episode), config.aug_coef)
 
     def _update(self, storage: VanillaRolloutStorage, config: PPOConfig, episode: int) -> Metrics:
         # Hsuanwu halves the squared error
@@ -244,22 +244,24 @@ NAMES = {
     "actor_loss": ("policy_gradient_loss", 1.0),
     "critic_loss": ("value_loss", 0.5),
     "entropy": ("entropy_loss", -1.0),
-    "aux_loss": ("aux_value_loss", 1.0),
+    "aux_value_loss": ("aux_value_loss", 1.0),
     "kl_loss": ("kl_loss", 1.0),
     "aug_policy_loss": ("aug_policy_loss", 1.0),
     "aug_value_loss": ("aug_value_loss", 1.0),
 }
 
 
-def hsuanwu_metrics(metrics: Metrics) -> Metrics:
+def hsuanwu_metrics(metrics: Metrics, aug_coef: float = 0.1) -> Metrics:
     """The library's metrics under Hsuanwu's names: half the squared error, and the entropy with its own sign.
+
+    ``aug_loss`` is what an augmentation adds to the loss.
 
     >>> hsuanwu_metrics({"policy_gradient_loss": 1.0, "value_loss": 3.0, "entropy_loss": -0.5, "kl_loss": 0.1})
     {'actor_loss': 1.0, 'critic_loss': 1.5, 'entropy': 0.5, 'kl_loss': 0.1}
     """
     named = {name: factor * metrics[own] for name, (own, factor) in NAMES.items() if own in metrics}
     if "aug_policy_loss" in named:
-        named["aug_loss"] = named.pop("aug_policy_loss") + 0.5 * named.pop("aug_value_loss")
+        named["aug_loss"] = aug_coef * (named.pop("aug_policy_loss") + named.pop("aug_value_loss"))
     return named
 
 

@@ -60,6 +60,14 @@ class PPGLearner(BaseLearner, StandalonePPG):
     def _make_actor_critic(self) -> ActorCritic:
         return ActorAuxiliaryCritic(self.network)
 
+    def update(self, rollout_storage: VanillaRolloutStorage, episode: int = 0) -> Metrics:
+        """As the other learners', but Hsuanwu calls the entropy ``entropy_loss`` here.
+
+        An update with an auxiliary phase also gives ``aux_value_loss`` and ``kl_loss``.
+        """
+        metrics = super().update(rollout_storage, episode)
+        return {"entropy_loss" if name == "entropy" else name: value for name, value in metrics.items()}
+
     def _update(self, storage: VanillaRolloutStorage, config: Any, episode: int) -> Metrics:
         """``episode`` counts updates from 0: an auxiliary phase follows when ``policy_epochs`` divides the next one."""
         if self.learner is None:
