@@ -20,7 +20,7 @@ import torch
 
 from proximo.data import Schedule
 from proximo.errors import ArgumentTypeError, ArgumentValueError
-from proximo.functional.schedules import FloatSchedule
+from proximo.functional.schedules import FloatSchedule, KLAdaptiveRate
 
 Objective = Literal["clipped", "plain"]
 
@@ -54,9 +54,15 @@ POSITIVE = numeric(lambda value: value > 0.0, "a positive number")
 POSITIVE_FINITE = numeric(lambda value: 0.0 < value < math.inf, "a positive number")
 NOT_NEGATIVE = numeric(lambda value: 0.0 <= value < math.inf, "a number of at least 0")
 BETWEEN_0_AND_1 = numeric(lambda value: 0.0 < value < 1.0, "a number between 0 and 1")
+TRUTH = Check(lambda value: isinstance(value, bool), "True or False")
 ANYTHING = Check(lambda value: True, "anything")
 # a number or a function of the progress that remains, 1 to 0; what it gives must be finite and not negative
 SCHEDULE = Check(lambda value: True, "a number or a function of the remaining progress (1 to 0)")
+# the same, or a text: kl_0.01
+LEARNING_RATE = Check(
+    lambda value: True,
+    "a number, a function of the remaining progress (1 to 0), or 'kl_0.01' to hold the divergence of updates near 0.01",
+)
 POSITIVE_SCHEDULE = Check(lambda value: value > 0, "a positive number to begin with")
 
 
@@ -121,11 +127,15 @@ def _require(condition: bool, name: str, value: Any, expected: str) -> None:
 
 
 def _check_value(name: str, value: Any, check: Check) -> None:
-    if check not in (SCHEDULE, POSITIVE_SCHEDULE):
+    if check not in (SCHEDULE, POSITIVE_SCHEDULE, LEARNING_RATE):
         _require(check.fits(value), name, value, check.expected)
         return
+    if check is LEARNING_RATE and isinstance(value, str):
+        KLAdaptiveRate.from_text(name, value)
+        return
     if not callable(value) and not isinstance(value, int | float):
-        raise ArgumentTypeError(f"{name} is {value!r}; expected {SCHEDULE.expected}")
+        expected = LEARNING_RATE if check is LEARNING_RATE else SCHEDULE
+        raise ArgumentTypeError(f"{name} is {value!r}; expected {expected.expected}")
     try:
         first, _ = FloatSchedule(value)(1.0), FloatSchedule(value)(0.0)
     except ValueError as error:
@@ -149,6 +159,12 @@ class OnPolicyConfig:
     )
     normalize_advantage: bool = hyperparameter(
         "Whether advantages get zero mean and unit deviation in each minibatch.", True
+    )
+    normalize_returns: bool = hyperparameter(
+        "Whether the value learns returns in units of their running deviation from their running mean (PopArt), for "
+        "rewards of any scale.",
+        False,
+        TRUTH,
     )
 
     def __post_init__(self) -> None:
@@ -225,8 +241,12 @@ class A2CConfig(ActorCriticConfig):
 class PPOConfig(ActorCriticConfig):
     """Hyperparameters of PPO, with Stable-Baselines3's names and defaults."""
 
-    learning_rate: float | Schedule = hyperparameter(
-        "Step size of Adam, or a function of the remaining progress (1 to 0).", 3e-4, SCHEDULE
+    learning_rate: float | Schedule | str = hyperparameter(
+        "Step size of Adam, a function of the remaining progress (1 to 0), or kl_0.01 to begin with the default and "
+        "change it after each update so that the approximate KL divergence stays near 0.01 (kl_0.01_1e-3 begins with "
+        "1e-3).",
+        3e-4,
+        LEARNING_RATE,
     )
     n_steps: int = other_default(ActorCriticConfig, "n_steps", 2048)
     batch_size: int = hyperparameter("Samples per minibatch.", 64, COUNT)
@@ -256,15 +276,29 @@ class PPOConfig(ActorCriticConfig):
 
     def check_environments(self, environments: int) -> None:
         super().check_environments(environments)
+        self._check_divergence(environments)
         _warn_of_short_minibatch(self.n_steps, environments, self.batch_size)
+
+    def _check_divergence(self, environments: int) -> None:
+        one_step = self.n_epochs == 1 and self.batch_size >= self.n_steps * environments
+        _require(
+            not (isinstance(self.learning_rate, str) and one_step),
+            "learning_rate",
+            self.learning_rate,
+            "a number or a schedule, because an update of one gradient step measures no divergence to follow (choose "
+            "more n_epochs or a smaller batch_size)",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PPGConfig(PPOConfig):
     """Hyperparameters of PPG: those of PPO for the policy phase, and those of the auxiliary phase."""
 
-    learning_rate: float | Schedule = hyperparameter(
-        "Step size of Adam in the policy phase, or a function of the remaining progress (1 to 0).", 5e-4, SCHEDULE
+    learning_rate: float | Schedule | str = hyperparameter(
+        "Step size of Adam in the policy phase, a function of the remaining progress (1 to 0), or kl_0.01 to change it "
+        "after each update so that the approximate KL divergence stays near 0.01.",
+        5e-4,
+        LEARNING_RATE,
     )
     n_steps: int = other_default(PPOConfig, "n_steps", 256)
     batch_size: int = hyperparameter("Samples per minibatch of the policy phase.", 256, COUNT)
@@ -303,6 +337,7 @@ class PPGConfig(PPOConfig):
 
     def check_environments(self, environments: int) -> None:
         OnPolicyConfig.check_environments(self, environments)
+        self._check_divergence(environments)
         _warn_of_short_minibatch(self.n_steps, environments, self.batch_size)  # from here, to blame the caller's line
         samples = self.rollouts_per_phase * self.n_steps * environments
         _require(
@@ -318,7 +353,7 @@ class PPGConfig(PPOConfig):
 class DAACConfig(PPOConfig):
     """Hyperparameters of DAAC: those of PPO for the policy, and those of the value that stands apart."""
 
-    learning_rate: float | Schedule = other_default(PPOConfig, "learning_rate", 5e-4)
+    learning_rate: float | Schedule | str = other_default(PPOConfig, "learning_rate", 5e-4)
     n_steps: int = other_default(PPOConfig, "n_steps", 256)
     batch_size: int = other_default(PPOConfig, "batch_size", 256)
     n_epochs: int = hyperparameter("Passes of the policy over each rollout (E_pi).", 1, COUNT)
@@ -412,7 +447,7 @@ def scheduled_names() -> set[str]:
     """Hyperparameters, of any algorithm, that may be a schedule instead of a number."""
     configurations = (A2CConfig, DAACConfig, PPGConfig, TRPOConfig)  # PPO's are among PPG's
     items = [item for config in configurations for item in fields(config)]
-    return {item.name for item in items if item.metadata["check"] in (SCHEDULE, POSITIVE_SCHEDULE)}
+    return {item.name for item in items if item.metadata["check"] in (SCHEDULE, POSITIVE_SCHEDULE, LEARNING_RATE)}
 
 
 _DEFAULTS = {item.name: item.default for item in fields(UpdateSettings)}

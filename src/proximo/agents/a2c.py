@@ -85,6 +85,7 @@ class A2C(OnPolicyAlgorithm):
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
         distributed: Distributed = True,
+        normalize_returns: bool = False,
     ) -> None:
         policy_kwargs = dict(policy_kwargs or {})
         if use_rms_prop and "optimizer_class" not in policy_kwargs:

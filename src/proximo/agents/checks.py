@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from torch import nn
 
+from proximo.augmentation import Mirror
+from proximo.config import A2CConfig, ActorCriticConfig, PPOConfig
 from proximo.errors import ArgumentValueError
 from proximo.exploration import IntrinsicReward
 from proximo.functional.actions import leaves
@@ -84,6 +88,50 @@ def check_second_value(policy: ActorCriticPolicy, buffer: RolloutBuffer, reward:
         raise ValueError(
             f"{reward}(own_value=True) keeps its values in the library's own rollout buffer, not in a "
             f"{type(buffer).__name__}; leave rollout_buffer_class or own_value out"
+        )
+
+
+def check_normalized_returns(policy: ActorCriticPolicy, buffer: RolloutBuffer, reward: IntrinsicReward | None) -> None:
+    """Raise where values cannot be told in units of the returns."""
+    if reward is not None and reward.own_value:
+        raise ValueError(
+            f"normalize_returns=True keeps the moments of one stream of returns, and {type(reward).__name__}"
+            "(own_value=True) has a second one: leave one of the two out"
+        )
+    if type(policy.value_net) is not nn.Linear or policy.value_net.bias is None:
+        raise ValueError(
+            f"normalize_returns=True rescales the value's last layer, and value_net of {type(policy).__name__} is a "
+            f"{type(policy.value_net).__name__}: let it be a torch.nn.Linear with a bias"
+        )
+    if not is_stock(buffer):
+        raise ValueError(
+            f"normalize_returns=True changes the units of the library's own rollout buffer, not of a "
+            f"{type(buffer).__name__}; leave rollout_buffer_class or normalize_returns out"
+        )
+
+
+def check_mirror(model: Any, mirror: Mirror) -> None:
+    """Raise where mirrored samples cannot train; ``model`` has its spaces, its policy and its buffer."""
+    if model.config_class not in (PPOConfig, A2CConfig):
+        raise ValueError(f"{model.run_name} does not train on mirrored samples; use PPO, MaskablePPO or A2C with a Mirror")
+    if model.policy_class.recurrent:
+        raise ValueError(
+            "a Mirror doubles single steps, and a policy with memory trains on sequences, whose mirrored memory nobody "
+            "knows; use a policy without memory, or leave the Mirror out"
+        )
+    if model.aug_coef != ActorCriticConfig.aug_coef:
+        raise ValueError(f"aug_coef is {model.aug_coef}, but a Mirror adds no term that it could weigh; leave it out")
+    if not is_stock(model.rollout_buffer):
+        raise ValueError(f"a Mirror doubles the library's own rollout buffer, not a {type(model.rollout_buffer).__name__}")
+    if model.intrinsic_reward is not None and model.intrinsic_reward.own_value:
+        raise ValueError("a Mirror knows nothing of the values of an intrinsic reward; leave own_value out")
+    mirror.check(model.observation_space, model.action_space)
+    normalizer = None if model.env is None else model.get_vec_normalize_env()
+    if normalizer is not None and normalizer.norm_obs:
+        warnings.warn(
+            "VecNormalize subtracts a running mean from observations, which a mirror of signs would have to change "
+            "too; normalise within the environment, or with norm_obs=False",
+            stacklevel=6,
         )
 
 

@@ -53,7 +53,7 @@ class DAAC(PPO):
         self,
         policy: str | type[ActorCriticPolicy],
         env: Any,
-        learning_rate: float | Schedule = 5e-4,
+        learning_rate: float | Schedule | str = 5e-4,
         n_steps: int = 256,
         batch_size: int = 256,
         n_epochs: int = 1,
@@ -88,6 +88,7 @@ class DAAC(PPO):
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
         distributed: Distributed = True,
+        normalize_returns: bool = False,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), DAACConfig))
 
@@ -101,9 +102,9 @@ class DAAC(PPO):
         return super()._sharding_obstacle() or "DAAC learns from all rows"
 
     def _own_tensors(self) -> dict[str, torch.Tensor]:
-        return {"updates": torch.tensor(self.learner.updates)}
+        return {**super()._own_tensors(), "updates": torch.tensor(self.learner.updates)}
 
-    def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def _load_algorithm_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
         self.learner.updates = int(tensors["updates"])
 
     def train(self) -> None:

@@ -38,7 +38,7 @@ class MaskablePPO(PPO):
         self,
         policy: str | type[ActorCriticPolicy],
         env: Any,
-        learning_rate: float | Schedule = 3e-4,
+        learning_rate: float | Schedule | str = 3e-4,
         n_steps: int = 2048,
         batch_size: int = 64,
         n_epochs: int = 10,
@@ -70,6 +70,7 @@ class MaskablePPO(PPO):
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
         distributed: Distributed = True,
+        normalize_returns: bool = False,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 

@@ -8,7 +8,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -16,6 +16,8 @@ import torch
 
 from proximo.agents.arguments import SHARED_ARGUMENTS, describe_arguments
 from proximo.agents.checks import (
+    check_mirror,
+    check_normalized_returns,
     check_second_value,
     checked_buffer_class,
     checked_distributed,
@@ -24,8 +26,9 @@ from proximo.agents.checks import (
 )
 from proximo.agents.environment import EnvironmentSide
 from proximo.agents.saving import FileSide
+from proximo.agents.scales import ScaleSide
 from proximo.agents.together import Distributed
-from proximo.augmentation import Augmentation, check_augmentation
+from proximo.augmentation import Augmentation, Mirror, check_augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.backends.runtime import Runtime
 from proximo.config import ActorCriticConfig, OnPolicyConfig, describe_constructor, plain_number
@@ -34,7 +37,7 @@ from proximo.envs import VecEnv, as_vec_env
 from proximo.errors import near_matches
 from proximo.exploration import IntrinsicReward
 from proximo.files.known_values import own_class
-from proximo.functional.schedules import FloatSchedule
+from proximo.functional.return_moments import ReturnMoments
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy, RecurrentState, get_device
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 from proximo.other_libraries import stands_for
@@ -68,7 +71,7 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
 
 
 @stands_for("stable_baselines3.common.on_policy_algorithm", "OnPolicyAlgorithm")
-class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
+class OnPolicyAlgorithm(EnvironmentSide, FileSide, ScaleSide, ABC):
     """An on-policy algorithm in the shape of Stable-Baselines3's.
 
     A subclass names its ``config_class`` and ``learner_class`` and implements :meth:`train`. Hyperparameters are plain
@@ -87,7 +90,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     n_steps: int
     gamma: float
     gae_lambda: float
-    learning_rate: float | Schedule
+    learning_rate: float | Schedule | str
+    normalize_returns: bool
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -168,6 +172,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self._versions_of: VecEnv | None = None
         self.companions: dict[str, Any] = {}  # what trains beside the policy and has state_dict and load_state_dict
         self.on_non_finite: OnNonFinite = "raise"
+        self.return_moments = ReturnMoments()  # in whose units value network and rollout are; 0 and 1 without PopArt
+        self._adapted_rate: float | None = None  # where a learning rate that follows the divergence has come to
         self._logger: Logger | None = None
         self._custom_logger = False
         self.env: VecEnv | None = None
@@ -205,6 +211,8 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
         self.learner = self._make_learner()
         self._bind_intrinsic_reward()  # after the policy: a seed makes the same policy with and without it
         self._bind_augmentation()
+        if self.normalize_returns:
+            check_normalized_returns(self.policy, self.rollout_buffer, self.intrinsic_reward)
         self.runtime.bind()
         if self._exchange is not None:
             self._start_alike(self._exchange)
@@ -248,7 +256,10 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             buffer.rollout.own_stream = allocate_stream(self.n_steps, buffer.n_envs)
 
     def _bind_augmentation(self) -> None:
-        if self.augmentation is not None:
+        if isinstance(self.augmentation, Mirror):
+            check_mirror(self, self.augmentation)
+            self.learner.augmentation = self.augmentation
+        elif self.augmentation is not None:
             check_augmentation(self.augmentation, self.observation_space)
             self.learner.augmentation = self.augmentation
         elif (coefficient := getattr(self, "aug_coef", None)) not in (None, ActorCriticConfig.aug_coef):
@@ -289,9 +300,6 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
                     f"a policy with memory trains on sequences, but {name} is {value}; choose 2 or more, such as 128"
                 )
         return longest_sequence(self.n_steps, batch_size)
-
-    def _setup_lr_schedule(self) -> None:
-        self.lr_schedule = FloatSchedule(self.learning_rate)
 
     # -- the network, which the runtime owns
 
@@ -521,7 +529,10 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
             reward.skip_non_finite = collector.skip_non_finite
             collector.shape_rewards(buffer.rollout, reward.shape)
         collector.leave_out_non_finite(buffer.rollout)
-        estimate_advantages(buffer, collector.following_starts)
+        if self.normalize_returns or self.return_moments.count:
+            self._estimate_normalized(buffer, collector.following_starts)
+        else:
+            estimate_advantages(buffer, collector.following_starts)
         if reward is not None:
             if reward.own_value:
                 discount = self.gamma if reward.discount is None else reward.discount
@@ -537,6 +548,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     def _record(self, metrics: Metrics, updates: int = 1) -> None:
         """Count and log an update."""
         self._n_updates += updates
+        self._adapt_learning_rate(metrics)
         for name, value in metrics.items():
             self.logger.record(f"train/{name}", value)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
@@ -544,14 +556,6 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ABC):
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         # the last rollout may overshoot the total: schedules must not go below their end
         self._current_progress_remaining = max(0.0, 1.0 - num_timesteps / total_timesteps)
-
-    def _update_learning_rate(self, optimizers: Iterable[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
-        """Set and record the learning rate of the current progress; for subclasses with their own ``train``."""
-        rate = self.lr_schedule(self._current_progress_remaining)
-        self.logger.record("train/learning_rate", rate)
-        for optimizer in [optimizers] if isinstance(optimizers, torch.optim.Optimizer) else optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate
 
     @property
     def start_time(self) -> int:

@@ -17,6 +17,7 @@ from proximo.backends.base import BackendChoice, Precision
 from proximo.config import PPGConfig
 from proximo.data import Schedule
 from proximo.exploration import IntrinsicReward
+from proximo.functional.return_moments import ReturnMoments
 from proximo.learners.ppg import PPGLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.phasic import PHASIC_POLICY_ALIASES, PHASIC_TWINS, PhasicPolicy
@@ -61,7 +62,7 @@ class PPG(PPO):
         self,
         policy: str | type[ActorCriticPolicy],
         env: Any,
-        learning_rate: float | Schedule = 5e-4,
+        learning_rate: float | Schedule | str = 5e-4,
         n_steps: int = 256,
         batch_size: int = 256,
         rollouts_per_phase: int = 32,
@@ -100,6 +101,7 @@ class PPG(PPO):
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
         distributed: Distributed = True,
+        normalize_returns: bool = False,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPGConfig))
 
@@ -145,10 +147,15 @@ class PPG(PPO):
         return super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
 
     def _own_tensors(self) -> dict[str, torch.Tensor]:
-        return self.learner.optimizer.moments()
+        return {**super()._own_tensors(), **self.learner.optimizer.moments()}
 
-    def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def _load_algorithm_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
         self.learner.optimizer.load_moments(tensors)
+
+    def _change_units(self, new: ReturnMoments) -> None:
+        old = self.return_moments
+        super()._change_units(new)
+        self.learner.phase.change_returns(lambda returns: new.normalize(old.restore(returns)))
 
     def train(self) -> None:
         """Update the policy from the rollout buffer, after the last rollout of a phase the whole network."""

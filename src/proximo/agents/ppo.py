@@ -50,7 +50,7 @@ class PPO(OnPolicyAlgorithm):
         self,
         policy: str | type[ActorCriticPolicy],
         env: Any,
-        learning_rate: float | Schedule = 3e-4,
+        learning_rate: float | Schedule | str = 3e-4,
         n_steps: int = 2048,
         batch_size: int = 64,
         n_epochs: int = 10,
@@ -82,6 +82,7 @@ class PPO(OnPolicyAlgorithm):
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
         distributed: Distributed = True,
+        normalize_returns: bool = False,
     ) -> None:
         super().__init__(**constructor_arguments(locals(), PPOConfig))
 

@@ -36,7 +36,7 @@ class RecurrentPPO(PPO):
         self,
         policy: str | type[ActorCriticPolicy],
         env: Any,
-        learning_rate: float | Schedule = 3e-4,
+        learning_rate: float | Schedule | str = 3e-4,
         n_steps: int = 128,
         batch_size: int = 128,
         n_epochs: int = 10,
@@ -68,6 +68,7 @@ class RecurrentPPO(PPO):
         augmentation: Augmentation | None = None,
         aug_coef: float = 0.1,
         distributed: Distributed = True,
+        normalize_returns: bool = False,
     ) -> None:
         OnPolicyAlgorithm.__init__(self, **constructor_arguments(locals(), PPOConfig))
 

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, ClassVar, Self
 import torch
 
 from proximo.distributed import Group, join
+from proximo.functional.return_moments import ReturnMoments
 from proximo.persistence import model_files, training_state
 from proximo.training.callbacks import BaseCallback
 
@@ -23,6 +24,9 @@ def _from_first(group: Group, path: str | Path | BinaryIO) -> BinaryIO:
     return BytesIO(group.first(data, "loading a model") or b"")
 
 
+RETURN_MOMENTS = "return_moments"
+
+
 class FileSide:
     """What an agent offers to be saved, loaded and resumed."""
 
@@ -31,6 +35,7 @@ class FileSide:
 
     _callback: BaseCallback | None  # of the current training
     _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
+    return_moments: ReturnMoments
     strict_resume: bool  # whether going on from a checkpoint must be exact
     _versions: dict[str, str]
     _versions_of: Any
@@ -108,10 +113,20 @@ class FileSide:
 
     def _own_tensors(self) -> dict[str, torch.Tensor]:
         """What an algorithm keeps in a model file beside the weights and their optimiser's state."""
-        return {}
+        if not self.return_moments.count:
+            return {}
+        return {RETURN_MOMENTS: torch.tensor(self.return_moments.numbers(), dtype=torch.float64)}
 
     def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take over what :meth:`_own_tensors` gave."""
+        found = tensors.get(RETURN_MOMENTS)
+        if found is not None and (found.shape != (3,) or not found.isfinite().all() or found[1] < 0 or found[2] < 0):
+            raise ValueError(f"{RETURN_MOMENTS} is {found}; expected a mean, a variance and a count")
+        self.return_moments = ReturnMoments() if found is None else ReturnMoments(*found.tolist())
+        self._load_algorithm_tensors({name: tensor for name, tensor in tensors.items() if name != RETURN_MOMENTS})
+
+    def _load_algorithm_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Those of them that a subclass added."""
         if tensors:
             raise ValueError(f"{type(self).__name__} keeps no tensors of its own, got {', '.join(tensors)}")
 

@@ -76,6 +76,7 @@ class TRPO(OnPolicyAlgorithm):
         learner_class: type[TRPOLearner] | None = None,
         intrinsic_reward: IntrinsicReward | None = None,
         distributed: Distributed = True,
+        normalize_returns: bool = False,
     ) -> None:
         super().__init__(**constructor_arguments(locals(), TRPOConfig))
 

@@ -1,7 +1,7 @@
 """Random changes of observations that a policy should not mind: modules from a batch to a batch.
 
 ``PPO(…, augmentation=RandomShift())`` trains with DrAC's terms: policy and value of changed observations are pulled to
-those of the plain ones.
+those of the plain ones. ``augmentation=Mirror(…)`` is for tasks with a symmetry: mirrored samples train too.
 """
 
 from proximo.augmentation.base import BaseAugmentation as BaseAugmentation
@@ -23,6 +23,7 @@ from proximo.augmentation.regularizer import check_augmentation as check_augment
 from proximo.augmentation.regularizer import usual_augmentation as usual_augmentation
 from proximo.augmentation.states import GaussianNoise as GaussianNoise
 from proximo.augmentation.states import RandomAmplitudeScaling as RandomAmplitudeScaling
+from proximo.augmentation.symmetry import Mirror as Mirror
 from proximo.files.encoding import register_arguments
 
 AUGMENTATIONS: dict[str, type[BaseAugmentation]] = {
@@ -42,5 +43,5 @@ AUGMENTATIONS: dict[str, type[BaseAugmentation]] = {
 }
 """By the names that flags and presets use."""
 
-for _class in AUGMENTATIONS.values():
+for _class in (*AUGMENTATIONS.values(), Mirror):
     register_arguments(_class, BaseAugmentation.arguments)

@@ -104,6 +104,8 @@ def _parser_of_value(name: str, parts: set[Any]) -> tuple[Callable[[str], Any], 
         return number, "FLOAT"
     if parts == {float, Schedule}:
         return _schedule_parser(name), "FLOAT|lin_FLOAT"
+    if parts == {float, Schedule, str}:
+        return _schedule_parser(name), "FLOAT|lin_FLOAT|kl_FLOAT"
     raise TypeError(f"no flag can be made for {name} of type {parts}; expected bool, int, float or a schedule")
 
 
@@ -155,7 +157,7 @@ def _float(text: str) -> float | None:
 def _schedule_parser(name: str) -> Callable[[str], Any]:
     def parse(text: str) -> float | str:
         schedule_from_text(name, text)  # refuses what is neither a number nor lin_X
-        return text if text.startswith("lin_") else float(text)
+        return text if text.startswith(("lin_", "kl_")) else float(text)
 
     return parse
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from proximo.data import Schedule
 from proximo.errors import ArgumentTypeError, ArgumentValueError
@@ -94,6 +95,61 @@ class FloatSchedule:
 
     def __repr__(self) -> str:
         return f"FloatSchedule({self.value_schedule})"
+
+
+@dataclass
+class KLAdaptiveRate:
+    """A learning rate that follows the divergence of updates, with the rule and the bounds of rsl_rl.
+
+    It grows by half after an update that moved the policy by less than half of ``target``, and shrinks by a third
+    after one that moved it by more than twice of it. Unlike a schedule it does not know the progress; ``rate`` is its
+    whole state.
+
+    >>> rate = KLAdaptiveRate.from_text("learning_rate", "kl_0.01_1e-3")
+    >>> rate.follow(0.03)
+    >>> rate(1.0)
+    0.0006666666666666666
+    """
+
+    target: float
+    rate: float | None = None  # None: where it begins is the algorithm's default
+
+    lowest: ClassVar[float] = 1e-5
+    highest: ClassVar[float] = 1e-2
+
+    @classmethod
+    def from_text(cls, name: str, text: str) -> KLAdaptiveRate:
+        """``kl_TARGET`` or ``kl_TARGET_START``."""
+        parts = text.split("_")
+        try:
+            numbers = [float(part) for part in parts[1:]]
+        except ValueError:
+            numbers = []
+        fits = parts[0] == "kl" and len(numbers) in (1, 2) and all(0.0 < number < math.inf for number in numbers)
+        if not fits:
+            raise ArgumentTypeError(
+                f"{name} is the text {text!r}; expected a number, a function of progress_remaining, or kl_0.01 (or "
+                "kl_0.01_1e-3 to begin with 1e-3) to follow the KL divergence of updates"
+            )
+        rate = cls(*numbers)
+        if rate.rate is not None and not cls.lowest <= rate.rate <= cls.highest:
+            raise ArgumentValueError(
+                f"{name} is {text!r}, which begins with {rate.rate}; expected {cls.lowest} to {cls.highest}"
+            )
+        return rate
+
+    def __call__(self, progress_remaining: float) -> float:
+        if self.rate is None:
+            raise ValueError("this learning rate has no beginning yet; set its rate")
+        return self.rate
+
+    def follow(self, divergence: float) -> None:
+        """Take in the approximate KL divergence of an update; what is no number changes nothing."""
+        rate = self(1.0)
+        if divergence > 2.0 * self.target:
+            self.rate = max(rate / 1.5, self.lowest)
+        elif 0.0 < divergence < 0.5 * self.target:
+            self.rate = min(rate * 1.5, self.highest)
 
 
 def known_schedule(schedule: object) -> object:

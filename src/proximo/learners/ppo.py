@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proximo.augmentation import Augmentation, augment, augmentation_terms
+from proximo.augmentation import Augmentation, Mirror, augment, augmentation_terms
+from proximo.augmentation.symmetry import mirror_rollout, paired_orders
 from proximo.backends.base import Rows, UpdateReport
 from proximo.backends.runtime import Runtime
 from proximo.config import UpdateSettings
@@ -47,6 +48,7 @@ class PPOLearner:
 
     in_kernels: ClassVar[tuple[str, ...]] = ("loss_terms", "combine", "evaluate")  # what the kernels do by themselves
     augmentation: Augmentation | None = None
+    _doubled: RolloutBuffer | None = None  # the rollout and its mirror images
 
     def __init__(self, runtime: Runtime) -> None:
         """Arguments:
@@ -61,7 +63,7 @@ class PPOLearner:
 
     def obstacle(self) -> str | None:
         """Why the kernels cannot descend this learner's loss; None if they can."""
-        if self.augmentation is not None:
+        if self.augmentation is not None and not isinstance(self.augmentation, Mirror):
             return "observations are augmented"
         for name in self.in_kernels:
             if name in vars(self) or getattr(type(self), name) is not getattr(PPOLearner, name):
@@ -74,8 +76,24 @@ class PPOLearner:
         for group in self.policy.optimizer.param_groups:
             group["lr"] = settings.learning_rate
         orders = self.orders(buffer, settings.n_epochs)
-        report = self.runtime.backend.update(buffer, orders, settings, self.regularized_terms)
+        trained, changed = buffer, settings
+        if isinstance(self.augmentation, Mirror):
+            trained, orders = self._with_mirror_images(self.augmentation, buffer, orders)
+            changed = settings.changed(batch_size=2 * settings.batch_size)
+        report = self.runtime.backend.update(trained, orders, changed, self.regularized_terms)
         return self.metrics(report, buffer, settings)
+
+    def _with_mirror_images(
+        self, mirror: Mirror, buffer: RolloutBuffer, orders: NDArray[np.int64]
+    ) -> tuple[RolloutBuffer, NDArray[np.int64]]:
+        """A rollout with twice the environments, and orders in which a sample's mirror image follows it."""
+        doubled, size = self._doubled, (buffer.buffer_size, 2 * buffer.n_envs)
+        if doubled is None or (doubled.buffer_size, doubled.n_envs) != size:
+            spaces = buffer.observation_space, buffer.action_space
+            doubled = self._doubled = RolloutBuffer(size[0], *spaces, device=buffer.device, n_envs=size[1])
+        mirror_rollout(mirror, buffer.rollout, doubled.rollout, buffer.action_space)
+        doubled.pos, doubled.full = doubled.buffer_size, True
+        return doubled, paired_orders(orders, buffer.n_envs)
 
     def orders(self, buffer: RolloutBuffer, epochs: int) -> NDArray[np.int64]:
         """The order of the samples in each epoch, [epoch, sample]; a user's buffer has an order of its own."""
@@ -87,7 +105,7 @@ class PPOLearner:
     def regularized_terms(self, batch: Minibatch, settings: UpdateSettings) -> LossTerms:
         """What an update descends: :meth:`loss_terms`, and with an augmentation aug_coef · (G_π + G_V) of DrAC."""
         terms = self.loss_terms(batch, settings)
-        if self.augmentation is None:
+        if self.augmentation is None or isinstance(self.augmentation, Mirror):
             return terms
         # the plain side is a constant; computed as the other one, so that equal observations give exactly equal outputs
         plain_values, _, _ = self.evaluate(batch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -28,7 +28,14 @@ from proximo.files.encoding import register_class
 from proximo.files.fields import decode_fields, encode_fields
 from proximo.files.plain_text import brief, printable
 from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
-from proximo.functional.spaces import Space, batch_observation, get_action_dim, obs_as_tensor, preprocess_obs
+from proximo.functional.spaces import (
+    Space,
+    batch_observation,
+    flatten_given,
+    get_action_dim,
+    obs_as_tensor,
+    preprocess_obs,
+)
 from proximo.networks.arguments import POLICY_ARGUMENTS
 from proximo.networks.distributions import (
     DiagGaussianDistribution,
@@ -48,6 +55,7 @@ from proximo.networks.encoders import (
     NetArch,
 )
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
+from proximo.networks.observation_keys import checked_keys, seen_part, seen_space
 from proximo.networks.optimizers import RMSpropTFLike, all_parameters, follow_parameters
 from proximo.other_libraries import stands_for
 
@@ -127,8 +135,13 @@ class BasePolicy(nn.Module, ABC):
         """A new features extractor of the policy's class."""
         return self.features_extractor_class(self.observation_space, **self.features_extractor_kwargs)
 
+    def _seen_by(self, features_extractor: nn.Module, obs: TensorObservation) -> TensorObservation:
+        """The part of the observations that an extractor reads."""
+        return obs
+
     def extract_features(self, obs: TensorObservation, features_extractor: BaseFeaturesExtractor) -> Any:
         """The features of observations, which are preprocessed first."""
+        obs = self._seen_by(features_extractor, obs)
         # images to be normalised are of bytes, or their encoder would not have been built
         if (
             self.normalize_images
@@ -155,11 +168,15 @@ class BasePolicy(nn.Module, ABC):
 
     def is_vectorized_observation(self, observation: Observation) -> bool:
         """Whether it is a batch rather than one observation."""
-        return batch_observation(observation, self.observation_space)[1]
+        return batch_observation(observation, self._space_of(observation))[1]
+
+    def _space_of(self, observation: Observation) -> Space:
+        """The space that a given observation is of."""
+        return self.observation_space
 
     def obs_to_tensor(self, observation: Observation) -> tuple[TensorObservation, bool]:
         """The observation as a batch of tensors on the policy's device, and whether it came as a batch."""
-        batch, vectorized = batch_observation(observation, self.observation_space)
+        batch, vectorized = batch_observation(observation, self._space_of(observation))
         return obs_as_tensor(batch, self.device), vectorized
 
     @abstractmethod
@@ -312,7 +329,13 @@ class ActorCriticPolicy(BasePolicy):
         optimizer_class: type[torch.optim.Optimizer] = torch.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
         value_heads: int = 1,  # 2: an intrinsic reward has a value of its own, the second column of all values
+        actor_keys: Sequence[str] | None = None,  # of Dict observations: what the policy sees, None is all
+        critic_keys: Sequence[str] | None = None,  # the same for the value
     ) -> None:
+        self.actor_keys = checked_keys("actor_keys", actor_keys, observation_space)
+        self.critic_keys = checked_keys("critic_keys", critic_keys, observation_space)
+        if self.actor_keys != self.critic_keys:
+            share_features_extractor = False  # they see different things
         if optimizer_kwargs is None and optimizer_class is torch.optim.Adam:
             optimizer_kwargs = {"eps": 1e-5}  # the default 1e-8 lets tiny second moments blow up a step
         super().__init__(
@@ -338,14 +361,43 @@ class ActorCriticPolicy(BasePolicy):
         self.log_std_init = log_std_init
         self.use_sde, self.full_std, self.use_expln = use_sde, full_std, use_expln
         self.share_features_extractor = share_features_extractor
-        self.features_extractor = self.make_features_extractor()
-        self.features_dim = self.features_extractor.features_dim
+        self.features_extractor = self._extractor_for(self.actor_keys)
         self.pi_features_extractor = self.features_extractor
         self.vf_features_extractor = (
-            self.features_extractor if share_features_extractor else self.make_features_extractor()
+            self.features_extractor if share_features_extractor else self._extractor_for(self.critic_keys)
         )
+        self.features_dim = self.pi_features_extractor.features_dim
+        self.value_features_dim = self.vf_features_extractor.features_dim
         self.action_dist = self._make_distribution()
         self._build(lr_schedule)
+
+    def _extractor_for(self, keys: Sequence[str] | None) -> BaseFeaturesExtractor:
+        if keys is None:
+            return self.make_features_extractor()
+        if type(self).make_features_extractor is not BasePolicy.make_features_extractor:
+            raise ArgumentValueError(
+                f"{type(self).__name__} overrides make_features_extractor(), which makes one for all keys; give the "
+                "class as features_extractor_class, to be made for actor_keys and critic_keys"
+            )
+        return self.features_extractor_class(
+            seen_space(self.observation_space, keys), **self.features_extractor_kwargs
+        )
+
+    def _seen_by(self, features_extractor: nn.Module, obs: TensorObservation) -> TensorObservation:
+        if features_extractor is self.pi_features_extractor:
+            return seen_part(obs, self.actor_keys, "actor") if self.actor_keys else obs
+        return seen_part(obs, self.critic_keys, "critic") if self.critic_keys else obs
+
+    @property
+    def actor_space(self) -> Space:
+        """Observations that acting needs: all that :meth:`predict` must be given, and what a deployed policy reads."""
+        return seen_space(self.observation_space, self.actor_keys)
+
+    def _space_of(self, observation: Observation) -> Space:
+        whole = self.observation_space
+        if self.actor_keys is None or not isinstance(observation, dict) or not isinstance(whole, spaces.Dict):
+            return whole
+        return whole if whole.spaces.keys() <= flatten_given(observation, whole).keys() else self.actor_space
 
     def _make_distribution(self) -> Distribution:
         noise = {"full_std": self.full_std, "use_expln": self.use_expln, "squash_output": self.squash_output}
@@ -356,7 +408,9 @@ class ActorCriticPolicy(BasePolicy):
 
     def _build_mlp_extractor(self) -> None:
         """Make ``self.mlp_extractor``; a subclass may put its own network here."""
-        self.mlp_extractor = MlpExtractor(self.features_dim, self.net_arch, self.activation_fn, device=self.device)
+        self.mlp_extractor = MlpExtractor(
+            self.features_dim, self.net_arch, self.activation_fn, self.device, self.value_features_dim
+        )
 
     def _build(self, lr_schedule: Schedule) -> None:
         self._build_mlp_extractor()
@@ -472,6 +526,8 @@ class ActorCriticPolicy(BasePolicy):
             "squash_output": self.squash_output,
             "share_features_extractor": self.share_features_extractor,
             **({} if self.value_heads == 1 else {"value_heads": self.value_heads}),
+            **({} if self.actor_keys is None else {"actor_keys": self.actor_keys}),
+            **({} if self.critic_keys is None else {"critic_keys": self.critic_keys}),
         }
 
 

@@ -275,7 +275,7 @@ def get_actor_critic_arch(net_arch: NetArch) -> tuple[list[int], list[int]]:
 
 
 class MlpExtractor(nn.Module):
-    """Two perceptrons from the features: one for the policy, one for the value."""
+    """Two perceptrons from the features: one for the policy, one for the value, which may have other features."""
 
     def __init__(
         self,
@@ -283,6 +283,7 @@ class MlpExtractor(nn.Module):
         net_arch: NetArch,
         activation_fn: type[nn.Module],
         device: torch.device | str = "auto",
+        value_feature_dim: int | None = None,  # None: as many as the policy
     ) -> None:
         """Arguments:
         feature_dim: Width of the features that come in.
@@ -291,11 +292,12 @@ class MlpExtractor(nn.Module):
         device: Where it computes: auto, cpu, cuda, …
         """
         super().__init__()
+        value_feature_dim = feature_dim if value_feature_dim is None else value_feature_dim
         policy_sizes, value_sizes = self._sizes(net_arch)
         self.policy_net = nn.Sequential(*create_mlp(feature_dim, 0, policy_sizes, activation_fn))
-        self.value_net = nn.Sequential(*create_mlp(feature_dim, 0, value_sizes, activation_fn))
+        self.value_net = nn.Sequential(*create_mlp(value_feature_dim, 0, value_sizes, activation_fn))
         self.latent_dim_pi = policy_sizes[-1] if policy_sizes else feature_dim
-        self.latent_dim_vf = value_sizes[-1] if value_sizes else feature_dim
+        self.latent_dim_vf = value_sizes[-1] if value_sizes else value_feature_dim
         if device != "auto":
             self.to(device)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from proximo.data import Array, Observation, RNNStates, Schedule, State, TensorObservation
-from proximo.errors import NonFiniteError
+from proximo.errors import ArgumentValueError, NonFiniteError
 from proximo.files.encoding import register_class
 from proximo.functional.actions import first_action
 from proximo.functional.spaces import Space
@@ -170,6 +170,8 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         enable_critic_lstm: bool = True,
         lstm_kwargs: dict[str, Any] | None = None,
         value_heads: int = 1,
+        actor_keys: Sequence[str] | None = None,
+        critic_keys: Sequence[str] | None = None,
     ) -> None:
         if shared_lstm and enable_critic_lstm:
             raise ValueError(
@@ -190,8 +192,14 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         super().__init__(
             observation_space, action_space, lr_schedule, net_arch, activation_fn, ortho_init, use_sde, log_std_init,
             full_std, use_expln, squash_output, features_extractor_class, features_extractor_kwargs,
-            share_features_extractor, normalize_images, optimizer_class, optimizer_kwargs, value_heads,
+            share_features_extractor, normalize_images, optimizer_class, optimizer_kwargs, value_heads, actor_keys,
+            critic_keys,
         )  # fmt: skip
+        if shared_lstm and self.actor_keys != self.critic_keys:
+            raise ArgumentValueError(
+                f"shared_lstm=True needs equal actor_keys and critic_keys, not {self.actor_keys} and "
+                f"{self.critic_keys}: one memory would show the policy what only the value may see"
+            )
         self.shared_lstm, self.enable_critic_lstm = shared_lstm, enable_critic_lstm
         self.lstm_kwargs = lstm_kwargs or {}
         if unfit := self.lstm_kwargs.keys() - FITTING_LSTM_ARGUMENTS:
@@ -201,9 +209,10 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
             )
         sizes = (self.features_dim, lstm_hidden_size)
         self.lstm_actor = self.cell(*sizes, num_layers=n_lstm_layers, **self.lstm_kwargs)
-        self.critic = None if shared_lstm or enable_critic_lstm else nn.Linear(*sizes)
+        value_sizes = (self.value_features_dim, lstm_hidden_size)
+        self.critic = None if shared_lstm or enable_critic_lstm else nn.Linear(*value_sizes)
         self.lstm_critic = (
-            self.cell(*sizes, num_layers=n_lstm_layers, **self.lstm_kwargs) if enable_critic_lstm else None
+            self.cell(*value_sizes, num_layers=n_lstm_layers, **self.lstm_kwargs) if enable_critic_lstm else None
         )
         self.lstm_hidden_state_shape = (n_lstm_layers, 1, lstm_hidden_size)
         # again, with the recurrent layers, which keep torch's own initialisation

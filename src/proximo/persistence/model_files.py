@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from proximo import augmentation
 from proximo.backends.base import BackendChoice, Precision
-from proximo.config import COUNT, FRACTION, RENAMED, Check, plain_number
+from proximo.config import COUNT, FRACTION, RENAMED, Check, numeric, plain_number
 from proximo.envs import as_vec_env
 from proximo.envs.state.plain import checked_generator_state
 from proximo.errors import ModelFileError, near_matches
@@ -25,6 +25,7 @@ from proximo.files.budgets import Budgets
 from proximo.files.encoding import decode, encode
 from proximo.files.fields import decode_fields, encode_fields
 from proximo.files.plain_text import brief, printable, shown
+from proximo.functional.schedules import KLAdaptiveRate
 from proximo.functional.spaces import check_for_correct_spaces
 from proximo.networks import decoupled, maskable, phasic, published_encoders, recurrent
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
@@ -38,6 +39,10 @@ Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 # imported so that their classes are registered: a file may name any of the library's
 NAMED_IN_FILES = (augmentation, decoupled, maskable, phasic, published_encoders, recurrent)
 
+RATE = numeric(
+    lambda value: KLAdaptiveRate.lowest <= value <= KLAdaptiveRate.highest,
+    f"a learning rate from {KLAdaptiveRate.lowest} to {KLAdaptiveRate.highest}",
+)
 _WHOLE = Check(lambda value: type(value) is int and 0 <= value < 2**62, "a whole number from 0 on")
 _ARGUMENTS = Check(
     lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value), "arguments by name"
@@ -78,6 +83,7 @@ COMMON_FIELDS: dict[str, Check] = {
     "_total_timesteps": _WHOLE,
     "_current_progress_remaining": FRACTION,
     "_n_updates": _WHOLE,
+    "_adapted_rate": Check(lambda value: value is None or RATE.fits(value), f"none, or {RATE.expected}"),
 }
 """What a model file may set besides hyperparameters: numbers, and names from the library's tables."""
 

@@ -235,6 +235,11 @@ def _warn_of_what_is_left_out(model: OnPolicyAlgorithm) -> None:
         raise ValueError(
             f"Stable-Baselines3's policies have one value, this one has a second for {model.intrinsic_reward!r}"
         )
+    if model.return_moments.count:
+        raise ValueError(
+            "Stable-Baselines3 has no normalize_returns, and the value of this model is in units of its returns; set "
+            "model.normalize_returns = False, learn() one more rollout, and convert that"
+        )
     for name in ("intrinsic_reward", "augmentation"):
         if (part := getattr(model, name)) is not None:
             warnings.warn(f"Stable-Baselines3 has no {name}: {part!r} is left out", stacklevel=4)
@@ -255,7 +260,7 @@ def _written_fields(model: OnPolicyAlgorithm) -> tuple[str, dict[str, Any]]:
     hyperparameters = {
         name: _schedule(name, getattr(model, name))
         for name in model.config_class.__dataclass_fields__
-        if name not in ("use_rms_prop", "rms_prop_eps", "aug_coef")  # the policy's arguments hold the first two
+        if name not in ("use_rms_prop", "rms_prop_eps", "aug_coef", "normalize_returns")  # the policy's arguments hold the first two
     }
     kwargs = {name: _argument(value, f"policy_kwargs[{name!r}]") for name, value in model.policy_kwargs.items()}
     data = {
@@ -343,6 +348,8 @@ def _schedule(name: str, value: Any) -> Inert:
         case LinearSchedule(start=start, end=end, end_fraction=fraction):
             state = {"start": start, "end": end, "end_fraction": fraction}
             return Made(Name("stable_baselines3.common.utils", "LinearSchedule"), (), state=state)
+    if isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}, which Stable-Baselines3 does not know; set model.{name} to a number")
     raise ValueError(
         f"{name} is a function of your own, which a file cannot hold; set model.{name} to a number or a LinearSchedule"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,6 +121,12 @@ class PhaseBuffer:
         self.valid[place] = True if rollout.valid is None else rollout.valid
         self._add_masks(rollout.action_masks, place)
         self.stored += 1
+
+    def change_returns(self, change: Callable[[Array], Array]) -> None:
+        """Tell the stored returns in other units."""
+        if self.stored:
+            filled = slice(0, self.stored * self.steps)
+            self.returns[filled] = change(self.returns[filled])
 
     def _add_masks(self, masks: Array | None, place: slice) -> None:
         if masks is not None and self.action_masks is None:

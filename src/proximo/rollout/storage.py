@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -256,6 +256,13 @@ def estimate(buffer: RolloutBuffer) -> None:
         buffer.gamma,
         buffer.gae_lambda,
     )
+
+
+def put_into_units(rollout: Rollout, change: Callable[[Array], Array]) -> None:
+    """Change the units of all values of a rollout, its returns not among them."""
+    rollout.values[:] = change(rollout.values)
+    rollout.last_values[:] = change(rollout.last_values)
+    rollout.bootstrap_values[rollout.truncated] = change(rollout.bootstrap_values[rollout.truncated])
 
 
 def add_intrinsic_advantages(

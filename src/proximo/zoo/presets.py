@@ -184,10 +184,17 @@ class PresetFile(NamedTuple):
 
 
 def schedule_from_text(name: str, value: Any) -> Any:
-    """``"lin_0.001"`` as a schedule falling from 0.001 to 0; numbers, None and schedules as they are."""
+    """``"lin_0.001"`` as a schedule falling from 0.001 to 0; numbers, None and schedules as they are.
+
+    A learning rate that follows the divergence, ``"kl_0.01"``, is a text for the algorithm too.
+    """
     if not isinstance(value, str):
         return value
-    from proximo.functional.schedules import LinearSchedule
+    from proximo.functional.schedules import KLAdaptiveRate, LinearSchedule
+
+    if name == "learning_rate" and value.startswith("kl_"):
+        KLAdaptiveRate.from_text(name, value)
+        return value
 
     match = _LINEAR.match(value)
     try:
@@ -195,7 +202,10 @@ def schedule_from_text(name: str, value: Any) -> Any:
     except ValueError:
         start = math.nan
     if not math.isfinite(start):
-        raise ValueError(f"{name} is {value!r}; expected a number such as 3e-4, or lin_3e-4 to fall linearly to 0")
+        raise ValueError(
+            f"{name} is {value!r}; expected a number such as 3e-4, or lin_3e-4 to fall linearly to 0"
+            + (", or kl_0.01 to follow the KL divergence" if name == "learning_rate" else "")
+        )
     return LinearSchedule(start, 0.0, 1.0) if match else start
 
 

@@ -74,7 +74,8 @@ ACTION_KINDS: dict[np.dtype[Any], ActionKind] = {
 
 # what the kernels read of an update's settings, what the update reads before them, and what is another phase's
 OTHER_CONFIGURATIONS = {*A2CConfig.names(), *PPGConfig.names(), *TRPOConfig.names()} - {*PPOConfig.names()}
-KNOWN_SETTINGS = {*(UPDATE.names or ()), "n_steps", "gamma", "gae_lambda", "n_epochs", *OTHER_CONFIGURATIONS}
+BEFORE_KERNELS = ("n_steps", "gamma", "gae_lambda", "n_epochs", "normalize_returns")
+KNOWN_SETTINGS = {*(UPDATE.names or ()), *BEFORE_KERNELS, *OTHER_CONFIGURATIONS}
 
 
 def fused_obstacle(policy: ActorCriticPolicy) -> str | None:

@@ -1,0 +1,101 @@
+"""What an agent measures to choose its own scales: its learning rate, and the units that its value is told in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from proximo.agents.checks import check_normalized_returns
+from proximo.backends.runtime import Runtime
+from proximo.config import OnPolicyConfig
+from proximo.data import Array, Metrics, Schedule
+from proximo.exploration import IntrinsicReward
+from proximo.functional.return_moments import ReturnMoments, preserve_outputs
+from proximo.functional.schedules import FloatSchedule, KLAdaptiveRate
+from proximo.rollout.sharding import moments
+from proximo.rollout.storage import RolloutBuffer, estimate_advantages, put_into_units
+from proximo.training.loggers import Logger
+
+
+class ScaleSide:
+    """Learning rates, and returns in units of their own deviation."""
+
+    runtime: Runtime
+    config_class: Any
+    logger: Logger
+    policy: Any
+    intrinsic_reward: IntrinsicReward | None
+    learning_rate: float | Schedule | str
+    lr_schedule: Schedule
+    normalize_returns: bool
+    return_moments: ReturnMoments  # in whose units value network and rollout are
+    _adapted_rate: float | None  # where a learning rate that follows the divergence has come to
+    _current_progress_remaining: float
+
+    # -- learning rate
+
+    def _setup_lr_schedule(self) -> None:
+        if not isinstance(self.learning_rate, str):
+            self.lr_schedule = FloatSchedule(self.learning_rate)
+            return
+        if not type(self).train.__module__.startswith("proximo."):  # type: ignore[attr-defined]
+            raise ValueError(
+                f"learning_rate is {self.learning_rate!r}, but {type(self).__name__} overrides train(), which would "
+                "not tell it the divergence of an update; give a number or a function of the progress"
+            )
+        adaptive = KLAdaptiveRate.from_text("learning_rate", self.learning_rate)
+        if self._adapted_rate is not None:  # of a saved model, or of another target until now
+            adaptive.rate = self._adapted_rate
+        elif adaptive.rate is None:
+            config: type[OnPolicyConfig] = self.config_class
+            adaptive.rate = config.__dataclass_fields__["learning_rate"].default
+        self.lr_schedule, self._adapted_rate = adaptive, adaptive.rate
+
+    def _adapt_learning_rate(self, metrics: Metrics) -> None:
+        """After an update: let a learning rate that follows the divergence take it in."""
+        if isinstance(self.lr_schedule, KLAdaptiveRate):
+            self.lr_schedule.follow(metrics.get("approx_kl", math.nan))
+            self._adapted_rate = self.lr_schedule.rate
+
+    def _update_learning_rate(self, optimizers: Iterable[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
+        """Set and record the learning rate of the current progress; for subclasses with their own ``train``."""
+        rate = self.lr_schedule(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", rate)
+        for optimizer in [optimizers] if isinstance(optimizers, torch.optim.Optimizer) else optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    # -- units of the value
+
+    def _estimate_normalized(self, buffer: RolloutBuffer, dones: Array) -> None:
+        """Advantages of values in units of returns, then everything in the units that these returns suggest.
+
+        Advantages are divided by the deviation too, as the gradient of a policy is in Hessel et al. 2018.
+        """
+        check_normalized_returns(self.policy, buffer, self.intrinsic_reward)
+        rollout = buffer.rollout
+        put_into_units(rollout, self.return_moments.restore)
+        estimate_advantages(buffer, dones)
+        new = self._moments_with(buffer) if self.normalize_returns else ReturnMoments()  # it was switched off
+        self._change_units(new)
+        put_into_units(rollout, new.normalize)
+        rollout.returns[:] = new.normalize(rollout.returns)
+        rollout.advantages /= np.float32(new.deviation)
+        self.logger.record("train/return_mean", new.mean)
+        self.logger.record("train/return_std", new.deviation)
+
+    def _moments_with(self, buffer: RolloutBuffer) -> ReturnMoments:
+        """The moments with the returns of a rollout, of all processes'."""
+        trained = ... if buffer.rollout.valid is None else buffer.rollout.valid
+        reduce = None if buffer.rollout.share is None else self.runtime.reduce
+        found = moments([buffer.returns[trained].reshape(-1)], reduce)
+        return self.return_moments.updated(float(found.mean[0]), float(found.variance[0]), float(found.count[0]))
+
+    def _change_units(self, new: ReturnMoments) -> None:
+        """Let the value be told in other units, and mean the same."""
+        preserve_outputs(self.policy.value_net, self.return_moments, new)
+        self.return_moments = new

@@ -1,0 +1,187 @@
+"""Tasks that look the same in a mirror: every sample is also one of the mirrored situation.
+
+Duplicated samples (Abdolhosseini et al. 2019, "On Learning Symmetric Locomotion"; Mittal et al. 2024, arXiv
+2403.04359). A mirrored action was drawn by mirroring, so its probability then was π_old(a|s) of the plain sample: that
+is what the ratio of PPO divides by, and not π_old(ga|gs), under which nothing was drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from proximo.augmentation.base import BaseAugmentation
+from proximo.data import Array, Observation, Rollout
+from proximo.errors import ArgumentValueError
+from proximo.functional.spaces import Space, counted_from_zero, get_action_dim
+
+SAMPLES = 16  # of each space, on which a mirror is tried
+
+
+class Mirror(BaseAugmentation):
+    """What a mirror makes of observations and actions; twice mirrored, everything is as it was.
+
+    For Box spaces of one dimension: entry i of the mirrored array is ``signs[i] * array[order[i]]``; signs are 1 and
+    the order is as it is, where they are left out. For Discrete actions ``action_order`` alone: action a becomes
+    ``action_order[a]``. For anything else ``observation`` and ``action`` are functions of batches [row, …]
+    (dictionaries of them for Dict observations) that return the mirrored batch; discrete actions count from 0.
+
+    >>> Mirror(observation_signs=[-1, -1, -1, -1], action_order=[1, 0])  # CartPole
+    Mirror(observation_signs=[-1, -1, -1, -1], action_order=[1, 0])
+    """
+
+    def __init__(
+        self,
+        observation: Callable[[Any], Any] | None = None,
+        action: Callable[[Any], Any] | None = None,
+        observation_signs: Sequence[float] | None = None,
+        action_signs: Sequence[float] | None = None,
+        observation_order: Sequence[int] | None = None,
+        action_order: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.observation, self.action = observation, action
+        self.observation_signs, self.action_signs = observation_signs, action_signs
+        self.observation_order, self.action_order = observation_order, action_order
+        for name in ("observation", "action"):
+            tables = [getattr(self, f"{name}_{kind}") for kind in ("signs", "order")]
+            given = any(table is not None for table in tables)
+            if given == (getattr(self, name) is not None):
+                raise ArgumentValueError(
+                    f"a mirror needs {name}_signs, {name}_order or both, or else the function {name}; "
+                    f"{'all of them are' if given else 'none of them is'} given"
+                )
+
+    def __repr__(self) -> str:
+        given = ((name, value) for name, value in self.arguments().items() if value is not None)
+        return f"Mirror({', '.join(f'{name}={value!r}' for name, value in given)})"
+
+    def observations(self, observations: Observation) -> Observation:
+        """The mirrored batch."""
+        if self.observation is not None:
+            mirrored: Observation = self.observation(observations)
+            return mirrored
+        return _rearranged(observations, self.observation_signs, self.observation_order)  # type: ignore[arg-type]
+
+    def actions(self, actions: Array, space: Space) -> Array:
+        """Stored actions [row, column], mirrored."""
+        if isinstance(space, spaces.Discrete) and self.action_order is not None:
+            return np.asarray(self.action_order, actions.dtype)[actions]
+        if self.action is None:
+            return _rearranged(actions, self.action_signs, self.action_order)
+        shape = space.shape or ()
+        return np.reshape(self.action(actions.reshape(len(actions), *shape)), actions.shape)
+
+    def masks(self, masks: Array, space: Space) -> Array:
+        """Action masks [row, entry] of mirrored actions."""
+        if not isinstance(space, spaces.Discrete) or self.action_order is None:
+            raise ArgumentValueError(
+                f"masks of {space} cannot be mirrored: only those of Discrete actions with an action_order can"
+            )
+        return masks[:, np.asarray(self.action_order)]  # the order is its own inverse
+
+    def check(self, observation_space: Space, action_space: Space) -> None:
+        """Raise unless both spaces, twice mirrored, are themselves."""
+        self._check_tables("observation", observation_space)
+        self._check_tables("action", action_space)
+        observations = _samples(observation_space)
+        once = self.observations(observations)
+        _check_same("observations", observation_space, observations, once, self.observations(once))
+        stored = counted_from_zero(action_space)
+        actions = _samples(stored).reshape(SAMPLES, get_action_dim(action_space))  # type: ignore[union-attr]
+        mirrored = self.actions(actions, action_space)
+        _check_same("actions", action_space, actions, mirrored, self.actions(mirrored, action_space))
+        if isinstance(action_space, spaces.Box) and not all(
+            action_space.contains(row.reshape(action_space.shape).astype(action_space.dtype)) for row in mirrored
+        ):
+            raise ArgumentValueError(f"mirrored actions leave {action_space}; its bounds must mirror each other")
+
+    def _check_tables(self, name: str, space: Space) -> None:
+        signs, order = getattr(self, f"{name}_signs"), getattr(self, f"{name}_order")
+        if signs is None and order is None:
+            return
+        discrete = name == "action" and isinstance(space, spaces.Discrete)
+        if not discrete and not (isinstance(space, spaces.Box) and len(space.shape) == 1):
+            raise ArgumentValueError(
+                f"{name}_signs and {name}_order are for Box spaces of one dimension, here is {space}; give a function "
+                f"{name} of a batch instead"
+            )
+        size = int(space.n) if discrete else space.shape[0]  # type: ignore[attr-defined, index]
+        if discrete and signs is not None:
+            raise ArgumentValueError(f"action_signs is {signs}, but {space} has no signs; give action_order")
+        if signs is not None and (len(signs) != size or not np.isin(signs, (-1, 1)).all()):
+            raise ArgumentValueError(f"{name}_signs is {signs}; expected {size} times 1 or -1, for {space}")
+        if order is not None and sorted(order) != list(range(size)):
+            raise ArgumentValueError(f"{name}_order is {order}; expected each of 0 to {size - 1} once, for {space}")
+
+
+def _rearranged(rows: Array, signs: Sequence[float] | None, order: Sequence[int] | None) -> Array:
+    chosen = rows if order is None else rows[:, np.asarray(order)]
+    return chosen if signs is None else chosen * np.asarray(signs, rows.dtype)
+
+
+def _samples(space: Space) -> Observation:
+    rows = [space.sample() for _ in range(SAMPLES)]
+    if isinstance(space, spaces.Dict):
+        return {key: np.stack([row[key] for row in rows]) for key in space.spaces}
+    return np.stack([np.asarray(row) for row in rows])
+
+
+def _check_same(what: str, space: Space, plain: Observation, once: Any, twice: Any) -> None:
+    pairs = {key: (part, once[key], twice[key]) for key, part in plain.items()} if isinstance(plain, dict) else None
+    for part, mirrored, back in pairs.values() if pairs is not None else ((plain, once, twice),):
+        if np.shape(mirrored) != np.shape(part):
+            raise ArgumentValueError(
+                f"the mirror makes {np.shape(mirrored)} of {what} {np.shape(part)} of {space}; expected the same shape"
+            )
+        if not np.allclose(back, part, rtol=1e-5, atol=1e-6):
+            raise ArgumentValueError(
+                f"{what} of {space} that are mirrored twice are not what they were; look at the order and the signs"
+            )
+
+
+def mirror_rollout(mirror: Mirror, rollout: Rollout, into: Rollout, action_space: Space) -> None:
+    """Fill a rollout of twice as many environments: those of ``rollout``, and then their mirror images."""
+    steps, environments = rollout.rewards.shape
+    plain, other = slice(0, environments), slice(environments, 2 * environments)
+    whole = (slice(None), plain)
+    for name in ("rewards", "values", "log_probs", "advantages", "returns"):
+        memory, values = getattr(into, name), getattr(rollout, name)
+        memory[:, plain] = memory[:, other] = values
+    stored, found = into.observations, rollout.observations
+    flat = _flat(found, steps * environments)
+    mirrored = mirror.observations(flat)
+    for key in stored if isinstance(stored, dict) else (None,):
+        memory = stored if key is None else stored[key]  # type: ignore[index, assignment]
+        memory[whole] = found if key is None else found[key]  # type: ignore[index]
+        image = mirrored if key is None else mirrored[key]  # type: ignore[index]
+        memory[:, other] = np.reshape(image, memory[:, other].shape)
+    actions = rollout.actions.reshape(steps * environments, -1)
+    into.actions[whole] = rollout.actions
+    into.actions[:, other] = mirror.actions(actions, action_space).reshape(rollout.actions.shape)
+    into.valid = None if rollout.valid is None else np.concatenate([rollout.valid] * 2, axis=1)
+    into.action_masks = None
+    if (masks := rollout.action_masks) is not None:
+        image = mirror.masks(masks.reshape(steps * environments, -1), action_space).reshape(masks.shape)
+        into.action_masks = np.concatenate([masks, image], axis=1)
+
+
+def _flat(observations: Observation, rows: int) -> Observation:
+    if isinstance(observations, dict):
+        return {key: part.reshape(rows, *part.shape[2:]) for key, part in observations.items()}
+    return observations.reshape(rows, *observations.shape[2:])
+
+
+def paired_orders(orders: NDArray[np.int64], environments: int) -> NDArray[np.int64]:
+    """Orders [epoch, sample] of a rollout as those of the doubled one: each sample and then its mirror image.
+
+    >>> paired_orders(np.array([[3, 0]]), environments=2)
+    array([[5, 7, 0, 2]])
+    """
+    steps, columns = np.divmod(orders, environments)
+    plain = steps * 2 * environments + columns
+    return np.stack([plain, plain + environments], axis=-1).reshape(len(orders), -1)

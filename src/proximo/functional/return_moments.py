@@ -1,0 +1,60 @@
+"""Moments of returns, in whose units a value network learns (PopArt, van Hasselt et al. 2016, arXiv 1602.07714)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from proximo.data import Array
+
+HORIZON = 20_000.0  # samples that the moments look back on: returns grow while a policy learns
+SMALLEST_DEVIATION = 1e-4  # returns that are all alike shall not be blown up
+
+
+@dataclass(frozen=True)
+class ReturnMoments:
+    """Mean and variance of the latest returns, and how many samples they stand for; the first ones are the unit.
+
+    >>> moments = ReturnMoments().updated(mean=10.0, variance=4.0, count=100)
+    >>> moments.normalize(np.array([12.0], np.float32)), moments.restore(np.array([1.0], np.float32))
+    (array([1.], dtype=float32), array([12.], dtype=float32))
+    """
+
+    mean: float = 0.0
+    variance: float = 1.0
+    count: float = 0.0
+
+    @property
+    def deviation(self) -> float:
+        return max(math.sqrt(self.variance), SMALLEST_DEVIATION)
+
+    def updated(self, mean: float, variance: float, count: float) -> ReturnMoments:
+        """With a further batch: the mean over all samples until there are ``HORIZON``, then one that forgets."""
+        if count == 0:
+            return self
+        total = max(min(self.count + count, HORIZON), count)
+        weight, distance = count / total, mean - self.mean
+        spread = (1.0 - weight) * (self.variance + weight * distance**2) + weight * variance
+        return ReturnMoments(self.mean + weight * distance, spread, total)
+
+    def normalize(self, returns: Array) -> Array:
+        """(R − μ) / σ"""
+        return ((returns.astype(np.float64) - self.mean) / self.deviation).astype(np.float32)
+
+    def restore(self, values: Array) -> Array:
+        """σ · V + μ: what values in these units mean."""
+        return (values.astype(np.float64) * self.deviation + self.mean).astype(np.float32)
+
+    def numbers(self) -> tuple[float, float, float]:
+        return self.mean, self.variance, self.count
+
+
+@torch.no_grad()
+def preserve_outputs(head: nn.Linear, old: ReturnMoments, new: ReturnMoments) -> None:
+    """Let an output layer in the units of ``old`` say the same in those of ``new``: σ'·V' + μ' = σ·V + μ."""
+    head.weight.mul_(old.deviation / new.deviation)
+    head.bias.mul_(old.deviation).add_(old.mean - new.mean).div_(new.deviation)
