@@ -22,6 +22,8 @@ from proximo.training.callbacks import BaseCallback
 
 SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0, "backend": "torch"}
 
+SMALL_IMAGES = SMALL | {"n_steps": 4, "batch_size": 4, "policy_kwargs": {"ortho_init": False}}
+
 
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch):
@@ -50,13 +52,13 @@ CASES: dict[str, tuple[Any, set[int], set[int]]] = {
         {1},
     ),
     "wide": (
-        lambda: PPO("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [512, 512]}, **SMALL),
+        lambda: PPO("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [512, 512], "ortho_init": False}, **SMALL),
         {1},
         {2},
     ),
     "many rows": (lambda: PPO("MlpPolicy", "CartPole-v1", **SMALL | {"n_steps": 1024, "batch_size": 1024}), {1}, {2}),
-    "images": (lambda: PPO("CnnPolicy", images(2), **SMALL), {2}, {2}),
-    "one image": (lambda: PPO("CnnPolicy", images(1), **SMALL), {1}, {2}),
+    "images": (lambda: PPO("CnnPolicy", images(2), **SMALL_IMAGES), {2}, {2}),
+    "one image": (lambda: PPO("CnnPolicy", images(1), **SMALL_IMAGES), {1}, {2}),
 }
 
 
@@ -129,7 +131,7 @@ def test_threads_are_given_back_after_an_error_and_after_a_training_within_anoth
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        CASES["small"][0]().learn(16, Failing())
+        CASES["small"][0]().learn(8, Failing())
     assert torch.get_num_threads() == 2
 
 
@@ -140,7 +142,7 @@ def test_torch_leaves_the_cores_to_workers_while_they_step(workers: bool, expect
     env = VecMonitor(kind([lambda: gym.make("CartPole-v1")] * 4))
     try:
         assert env.has_workers is workers
-        wide = PPO("MlpPolicy", env, policy_kwargs={"net_arch": [1024, 1024]}, **SMALL)
+        wide = PPO("MlpPolicy", env, policy_kwargs={"net_arch": [1024, 1024], "ortho_init": False}, **SMALL)
         assert threads_seen(wide) == (expected, {2})
         assert torch.get_num_threads() == 2
     finally:
