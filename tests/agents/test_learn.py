@@ -503,19 +503,3 @@ def test_dropout_is_off_while_collecting_and_on_while_training() -> None:
 
     PPO(SpyPolicy, "CartPole-v1", **SMALL).learn(64)
     assert set(modes) == {("no gradient", False), ("gradient", True)}
-
-
-@pytest.mark.parametrize(("workers", "expected"), [(True, 1), (False, 2)])
-def test_torch_leaves_the_cores_to_workers_while_they_step(workers: bool, expected: int) -> None:
-    before, seen = torch.get_num_threads(), []
-    torch.set_num_threads(2)
-    kind = SubprocVecEnv if workers else DummyVecEnv
-    env = VecMonitor(kind([lambda: gym.make("CartPole-v1")] * 2))
-    try:
-        assert env.has_workers is workers
-        PPO("MlpPolicy", env, n_steps=8, batch_size=16).learn(16, lambda *_: seen.append(torch.get_num_threads()))
-        assert set(seen) == {expected}
-        assert torch.get_num_threads() == 2
-    finally:
-        env.close()
-        torch.set_num_threads(before)

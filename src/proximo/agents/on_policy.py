@@ -512,6 +512,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ScaleSide, ABC):
         collector.keep_final_observations = self.intrinsic_reward is not None
         listener = CallbackListener(self, callback)
         with self.runtime.held() as backend:
+            self.runtime.use_threads(own.n_envs, leave_cores=collector.env.has_workers)
             if not collector.collect(backend, own, listener, context, whole):
                 if collector.exchange is not None:
                     listener.count_whole(collector.steps_counted * self.n_envs)

@@ -11,6 +11,7 @@ import torch
 from proximo.backends.base import Backend, BackendChoice, Precision
 from proximo.backends.fused import FusedBackend, fused_obstacle, settings_obstacle
 from proximo.backends.gradient_step import GradientStep, Reduce
+from proximo.backends.threads import multiplications_per_row, torch_threads
 from proximo.backends.torch_backend import TorchBackend
 from proximo.config import OnPolicyConfig
 from proximo.data import RNNStates
@@ -74,6 +75,7 @@ class Runtime:
         self._asked_settings: OnPolicyConfig | None = None
         self._obstacle_of_settings: str | None = None
         self._held = False
+        self._multiplications = 0.0  # of the policy for one row, roughly
 
     @property
     def policy(self) -> ActorCriticPolicy:
@@ -102,6 +104,11 @@ class Runtime:
             yield backend
         finally:
             self._held = False
+
+    def use_threads(self, rows: int, leave_cores: bool = False) -> None:
+        """Choose PyTorch's threads for what follows, calls with so many rows; where workers need the cores, one."""
+        if self.policy.device.type == "cpu":
+            torch_threads.use(rows * self._multiplications, leave_cores)
 
     def bring_back_optimizer(self) -> None:
         """After ``optimizer.load_state_dict``: its state back into the flat memory, which stays where it is."""
@@ -134,6 +141,7 @@ class Runtime:
         """Move the parameters into flat memory and choose a backend: the fastest that can, or the one asked for."""
         policy, previous = self.policy, self._backend
         self._bound_obstacle = self._own_obstacle()
+        self._multiplications = multiplications_per_row(policy)
         obstacle = self._bound_obstacle or fused_obstacle(policy)
         if obstacle is not None and self.choice == "fused":
             raise ValueError(f"the fused backend cannot run this policy: {obstacle}; use backend='auto' or 'torch'")

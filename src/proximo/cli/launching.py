@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 from proximo.cli.runs import Run
+from proximo.cores import shared_out, usable_cores
 from proximo.training.run_folder import RunFolderError
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def number_of_processes(asked: int | Literal["auto"], environments: int) -> int:
     """How many processes to start: as many as asked for, or one for each core; each steps at least one environment."""
-    count = min(available_cores(), environments) if asked == "auto" else asked
+    count = min(usable_cores(), environments) if asked == "auto" else asked
     if count < 1:
         raise ValueError(f"--processes is {count}; expected at least 1, or auto")
     if count > environments:
@@ -36,7 +33,7 @@ def launch(words: Sequence[str], processes: int) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // processes)))
+    os.environ.update(shared_out(processes))
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -28,6 +28,7 @@ from proximo.cli.group import Group
 from proximo.cli.playing import comparison_table
 from proximo.cli.runs import Run, RunConfig
 from proximo.cli.session import checkpoints_of, prepared
+from proximo.cores import shared_out, usable_cores
 from proximo.training.checkpoints import CheckpointFolder
 from proximo.training.progress import clock_time
 from proximo.training.signals import StopOnSignal, handle_signals
@@ -43,7 +44,7 @@ FAILED = 2
 def train_group(arguments: Train, config: RunConfig, words: Sequence[str]) -> int:
     """Train with every seed into a new group folder; returns the exit code."""
     seeds = arguments.seeds or ()
-    jobs = min(arguments.jobs or available_cores(), len(seeds))
+    jobs = min(arguments.jobs or usable_cores(), len(seeds))
     with quiet_libraries(), prepared(arguments, config) as (env, _):
         checkpoints_of(arguments, env)  # what cannot be done is said once, and before a folder is made
     group = Group.create(arguments.runs_dir, f"{config.env}-{config.algo}", seeds, jobs, words)
@@ -57,10 +58,6 @@ def resume_group(group: Group, jobs: int | None) -> int:
     runs = group.runs()
     config = next(iter(runs.values())).config if runs else run_config(parse_arguments(group.words))
     return GroupSession(group, config, jobs or group.jobs).finish()
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
@@ -181,14 +178,13 @@ class GroupSession:
             else:  # it has nothing to go on from
                 self.group.set_aside(member.run)
                 member.run, member.latest = None, {}
-        threads = str(max(available_cores() // self.jobs, 1))
         with member.log.open("ab") as log:
             member.process = subprocess.Popen(
                 [sys.executable, "-m", "proximo", "train", *words, *(["--debug"] if is_debugging() else [])],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={"OMP_NUM_THREADS": threads, **os.environ},
+                env={**os.environ, **shared_out(self.jobs)},
                 start_new_session=True,  # Ctrl-C is ours to pass on
                 preexec_fn=end_with_parent if sys.platform == "linux" else None,
             )

@@ -185,6 +185,11 @@ class Train:
     augmentation_kwargs: Annotated[OptionalTable, _from_preset] = flag(
         "Arguments of the augmentation as TOML, such as 'pad = 2'.", None
     )
+    atari_native: Annotated[OptionalChoice, _from_preset] = flag(
+        "Let ale-py step Atari games all at once, about twice as fast, with frames that differ a little: true. Exact "
+        "resuming then needs --checkpoint-mode boundary.",
+        None,
+    )
     normalize: Annotated[OptionalChoice, _from_preset] = flag(
         "Normalise observations and rewards by their running statistics: true.", None
     )
@@ -356,6 +361,7 @@ def run_config(arguments: Train) -> RunConfig:
         "policy": arguments.policy,
         "env_kwargs": arguments.env_kwargs,
         "normalize": arguments.normalize,
+        "atari_native": arguments.atari_native,
     }
     seed = arguments.seed if arguments.seeds is None else arguments.seeds[0]
     return replace(

@@ -162,11 +162,25 @@ def make_atari_env(
     vec_env_cls: type[VecEnv] | None = None,
     vec_env_kwargs: dict[str, Any] | None = None,
     monitor_kwargs: dict[str, Any] | None = None,
+    native: bool = False,
 ) -> VecEnv:
     """:func:`make_vec_env` with the usual Atari preprocessing, see :class:`AtariWrapper`.
 
     The ``Monitor`` sits inside, so ``episode`` reports whole games with unclipped rewards, and lengths in frames.
+
+    With ``native``, ale-py steps all games at once in threads of its own, about twice as fast, and with frames that
+    are almost the same (:mod:`proximo.envs.adapters.atari_games` says where they differ). Its games cannot give their
+    state: a training resumes exactly in boundary mode.
     """
+    if native:
+        unused = {"monitor_dir": monitor_dir, "vec_env_cls": vec_env_cls, "vec_env_kwargs": vec_env_kwargs}
+        unused["monitor_kwargs"] = monitor_kwargs
+        if given := [name for name, value in unused.items() if value]:
+            raise ValueError(
+                f"native=True steps all games at once and takes no {', '.join(given)}; VecMonitor(env, filename) "
+                "writes a file"
+            )
+        return _native_atari(env_id, n_envs, seed, start_index, env_kwargs or {}, wrapper_kwargs or {})
     return make_vec_env(
         env_id,
         n_envs=n_envs,
@@ -180,3 +194,22 @@ def make_atari_env(
         monitor_kwargs=monitor_kwargs,
         wrapper_kwargs=wrapper_kwargs,
     )
+
+
+def _native_atari(
+    env_id: Any, n_envs: int, seed: int | None, start_index: int, env_kwargs: dict[str, Any], wrapper: dict[str, Any]
+) -> VecEnv:
+    from proximo.envs.adapters.atari_games import make_atari_games
+
+    if n_envs < 1:
+        raise ValueError(f"n_envs must be at least 1, got {n_envs}")
+    if not isinstance(env_id, str):
+        raise TypeError(f"native=True takes the id of a game, such as 'PongNoFrameskip-v4', got {env_id!r}")
+    _require_known(env_id)
+    env = make_atari_games(env_id, n_envs, env_kwargs, **wrapper)
+    launch = launch_of(os.environ)
+    before = 0 if launch is None else launch.rank * n_envs
+    if seed is not None:
+        env.action_space.seed(seed + start_index + before)
+    env.seed(None if seed is None else seed + before)
+    return env

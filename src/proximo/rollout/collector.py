@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -82,17 +81,6 @@ class StepListener(Protocol):
 RewardShaper: TypeAlias = Callable[[Rollout, Observation], None]
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """PyTorch in one thread: a second one stays awake for a while after its work, on a core that the workers need."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 class Collector:
     """Fills a rollout buffer from a vector environment, carrying the observation from one rollout to the next."""
 
@@ -150,8 +138,7 @@ class Collector:
             shape = (buffer.buffer_size, buffer.n_envs, self.masks.width)
             buffer.rollout.action_masks = np.ones(shape, np.bool_)
         self._broken = BrokenSteps(buffer.buffer_size, buffer.n_envs) if self.skip_non_finite else None
-        with one_thread() if self.env.has_workers else nullcontext():
-            stopped_at = self._collect_steps(backend, buffer, listener, context)
+        stopped_at = self._collect_steps(backend, buffer, listener, context)
         if self.exchange is not None:
             return self._collect_together(self.exchange, backend, buffer, whole, stopped_at)
         if stopped_at is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from proximo.backends.runtime import Runtime
+from proximo.backends.threads import torch_threads
 from proximo.distributed import show_life
 from proximo.envs.vector.vec_env import VecEnv
 from proximo.rollout.storage import RolloutBuffer
@@ -16,6 +18,8 @@ class Trainable(Protocol):
 
     num_timesteps: int
     n_steps: int
+    n_envs: int
+    runtime: Runtime
     rollout_buffer: RolloutBuffer
     _iteration: int
 
@@ -53,7 +57,7 @@ class TrainingLoop:
         try:
             self.callback.on_training_start(local_variables, global_variables)
             self.model._restore_training(self.callback)
-            with retain_freed_memory():
+            with retain_freed_memory(), torch_threads.given_back():
                 while self._all_proceed() and self.model.num_timesteps < total_timesteps:
                     if not self._iterate(total_timesteps):  # checkpoints are taken between iterations
                         break
@@ -77,11 +81,21 @@ class TrainingLoop:
         model._iteration += 1
         model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
         show_life("updating the policy")
+        model.runtime.use_threads(rows_of_minibatch(model))
         model.train()
         show_life("between two iterations")
         if self.log_interval is not None and model._iteration % self.log_interval == 0:
             model.dump_logs(model._iteration)
         return True
+
+
+def rows_of_minibatch(model: Trainable) -> int:
+    """How many rows the network sees in one call of an update; one with memory sees each sequence's steps in turn."""
+    whole = model.n_steps * model.n_envs
+    rows = min(whole, getattr(model, "batch_size", whole))
+    if (group := model.runtime.group) is not None and model.runtime.reduce is not None:
+        rows //= group.world_size  # each process has its share of a minibatch
+    return max(1, rows // max(1, model.rollout_buffer.rollout.sequence_length))
 
 
 class CallbackListener:

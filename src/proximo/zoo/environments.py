@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from proximo.zoo.wrappers import WrapperEntry, wrapper_chain
+from proximo.zoo.wrappers import WrapperEntry, name_and_arguments, wrapper_chain
 
 if TYPE_CHECKING:
     from proximo.envs import VecEnv
@@ -28,7 +28,8 @@ def make_preset_env(
     """The vector environment that ``preset`` describes for ``env_id``.
 
     With ``training=False`` a normaliser's statistics stand still and rewards are those of the task; with ``workers``,
-    True or arguments of ``SubprocVecEnv``, the environments run in worker processes.
+    True or arguments of ``SubprocVecEnv``, the environments run in worker processes. Games of ``atari_native`` are
+    drawn (``render_mode``) by the wrappers, whose frames differ a little.
     """
     from proximo.envs import VecFrameStack, VecNormalize
     from proximo.envs.adapters.procgen import is_procgen_id
@@ -37,6 +38,8 @@ def make_preset_env(
     settings = preset.env_kwargs if render_mode is None else {**preset.env_kwargs, "render_mode": render_mode}
     if is_procgen_id(env_id):
         env = _procgen(preset, env_id, count, seed, settings, workers)
+    elif preset.atari_native and render_mode is None:
+        env = _native_atari(preset, env_id, count, seed, settings, workers)
     else:
         env = _copies(preset, env_id, count, seed, settings, workers)
     if preset.normalize:
@@ -87,6 +90,35 @@ def _procgen(
         given = "worker processes" if workers else f"the wrapper {preset.env_wrapper[0]}"
         raise ValueError(f"{env_id} is stepped by EnvPool in threads of its own, and takes no {given}; leave it out")
     return make_env_pool(env_id, count, 0 if seed is None else seed, extra="procgen", **settings)
+
+
+def _native_atari(
+    preset: Preset,
+    env_id: str,
+    count: int,
+    seed: int | None,
+    settings: Mapping[str, Any],
+    workers: Mapping[str, Any] | bool,
+) -> VecEnv:
+    from proximo.envs import make_atari_env
+
+    names = [name_and_arguments(entry) for entry in preset.env_wrapper]
+    if workers or [name for name, _ in names] != ["AtariWrapper"]:
+        given = "worker processes" if workers else f"the wrappers {[name for name, _ in names]}"
+        raise ValueError(
+            f"atari_native steps games in threads of ale-py's, wrapped as AtariWrapper does, and takes no {given}; "
+            "leave one of them out"
+        )
+    return make_atari_env(
+        env_id, count, seed, env_kwargs=dict(settings), wrapper_kwargs=dict(names[0][1]), native=True
+    )
+
+
+def steps_by_itself(preset: Preset, env_id: str) -> bool:
+    """Whether the environments are stepped in threads of their own, and take no worker processes."""
+    from proximo.envs.adapters.procgen import is_procgen_id
+
+    return is_procgen_id(env_id) or preset.atari_native
 
 
 def _wrappers(preset: Preset, env_id: str) -> tuple[WrapperEntry, ...]:

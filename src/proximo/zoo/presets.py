@@ -50,6 +50,7 @@ class Preset:
     normalize: bool | dict[str, Any] = False  # True, or the arguments of VecNormalize
     env_wrapper: tuple[WrapperEntry, ...] = ()  # applied to each environment, the first innermost
     frame_stack: int = 1
+    atari_native: bool = False  # the games of AtariWrapper, stepped by ale-py's own vector environment
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)  # of the algorithm, in the words of the data file
 
@@ -255,7 +256,12 @@ def _checked(preset: str, key: str, value: Any) -> Any:
         return int(value)
     if key == "env_wrapper":
         return check_wrappers(preset, value)
-    kinds: dict[str, tuple[type, ...]] = {"policy": (str,), "normalize": (bool, dict), "env_kwargs": (dict,)}
+    kinds: dict[str, tuple[type, ...]] = {
+        "policy": (str,),
+        "normalize": (bool, dict),
+        "atari_native": (bool,),
+        "env_kwargs": (dict,),
+    }
     if not isinstance(value, kinds[key]):
         expected = " or ".join({str: "a name", bool: "true or false", dict: "a table"}[kind] for kind in kinds[key])
         raise ValueError(f"{key} of the preset {preset!r} is {value!r}; expected {expected}")

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import torch
 
 from proximo.backends.fused.structures import Role
+from proximo.backends.threads import torch_threads
+from proximo.cores import usable_cores
 from proximo.data import Array
 
 SLOTS = (3, 8)  # progress of the actor, progress of the critic, abandoned; each on a cache line of its own
@@ -23,8 +24,7 @@ def available_threads() -> int:
     """Two, unless this process may use only one core or PyTorch was told to use one thread."""
     if not hasattr(os, "sched_yield"):
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(2, cores, torch.get_num_threads())
+    return min(2, usable_cores(), torch_threads.most)
 
 
 class RoleThreads:

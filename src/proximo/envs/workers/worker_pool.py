@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium as gym
 
+from proximo.cores import usable_cores
 from proximo.data import Info
 from proximo.envs.workers.shared_memory import SharedArrays
 from proximo.envs.workers.supervision import (
@@ -48,11 +49,11 @@ class WorkerPool:
             start_method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(start_method)
         if envs_per_worker is None:
-            envs_per_worker = -(-len(factories) // _usable_cores())
+            envs_per_worker = -(-len(factories) // usable_cores())
         if envs_per_worker < 1:
             raise ValueError(f"envs_per_worker must be at least 1, got {envs_per_worker}")
         workers = -(-len(factories) // envs_per_worker)
-        each_has_a_core = workers <= _usable_cores() and hasattr(os, "sched_yield")
+        each_has_a_core = workers <= usable_cores() and hasattr(os, "sched_yield")
         seconds_awake = _SECONDS_AWAKE if each_has_a_core else 0.0
         self.handles: list[WorkerHandle] = []
         for first in range(0, len(factories), envs_per_worker):
@@ -288,6 +289,3 @@ def _preload_worker_module() -> None:
     modules = [*getattr(server, "_preload_modules", ["__main__"]), serve.__module__]
     multiprocessing.set_forkserver_preload(list(dict.fromkeys(modules)))
 
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
