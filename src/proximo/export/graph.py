@@ -105,7 +105,7 @@ class PolicyGraph(nn.Module):
                 parts[name] = inputs[port.name]
         for step in self.steps:
             parts = step(parts)
-        return parts[PLAIN] if PLAIN in parts else parts
+        return parts.get(PLAIN, parts)
 
     def _act(self, observation: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         policy: Any = self.policy
