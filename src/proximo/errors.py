@@ -61,6 +61,10 @@ class NotEnoughMemoryError(ProximoError, MemoryError):
     """What was asked for needs more memory than is free."""
 
 
+class ExportError(ProximoError, ValueError):
+    """A policy that cannot be exported, or whose file would not act as ``predict`` does."""
+
+
 class MissingExtraError(ProximoError, ImportError):
     """An optional dependency is not installed."""
 

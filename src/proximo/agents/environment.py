@@ -13,7 +13,7 @@ from proximo.agents.together import TogetherSide, share_statistics
 from proximo.data import Array, Info, Observation
 from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.envs.adapters.foreign import without_adapter
-from proximo.envs.vector.normalize import has_seen_nothing, load_normalizer_state, normalizer_state
+from proximo.envs.vector.normalize import has_seen_nothing, load_normalizer_state, normalizer_settings, normalizer_state
 from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import Space, check_for_correct_spaces
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
@@ -37,6 +37,7 @@ class EnvironmentSide(TogetherSide):
     _monitor_wrapper: bool
     _collector: Collector | None
     _loaded_statistics: dict[str, Array] | None  # of the VecNormalize that the loaded model had
+    _loaded_settings: dict[str, Any] | None  # its arguments, where the file has them
 
     def _take_env(self, env: VecEnv) -> None:
         self.observation_space, self.action_space = env.observation_space, env.action_space
@@ -49,7 +50,7 @@ class EnvironmentSide(TogetherSide):
         if (normalizer := self.get_vec_normalize_env()) is not None:
             if self._loaded_statistics is not None and has_seen_nothing(normalizer):
                 load_normalizer_state(normalizer, self._loaded_statistics)
-            self._loaded_statistics = None  # from here on they are the environment's
+            self._loaded_statistics = self._loaded_settings = None  # from here on they are the environment's
         if exchange is not None:
             share_statistics(env, exchange)
 
@@ -69,6 +70,11 @@ class EnvironmentSide(TogetherSide):
         """Of the environment's ``VecNormalize``; without one, those that the model's file held for an env to come."""
         normalizer = self.get_vec_normalize_env()
         return self._loaded_statistics if normalizer is None else normalizer_state(normalizer)
+
+    def normalizer_settings(self) -> dict[str, Any] | None:
+        """The arguments of that ``VecNormalize``; None where there is none, or an old file does not tell them."""
+        normalizer = self.get_vec_normalize_env()
+        return self._loaded_settings if normalizer is None else normalizer_settings(normalizer)
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Train on another environment of the same spaces and number."""

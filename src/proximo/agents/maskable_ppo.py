@@ -32,6 +32,7 @@ class MaskablePPO(PPO):
     """
 
     run_name: ClassVar[str] = "MaskablePPO"
+    masks_actions: ClassVar[bool] = True
     policy_aliases: ClassVar[Any] = {**PPO.policy_aliases, **MASKABLE_POLICY_ALIASES}
 
     def __init__(

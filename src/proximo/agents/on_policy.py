@@ -166,6 +166,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ScaleSide, ABC):
         self._iteration = 0  # of the current training
         self._callback: BaseCallback | None = None
         self._loaded_statistics: dict[str, Array] | None = None
+        self._loaded_settings: dict[str, Any] | None = None
         self._training_state: Mapping[str, Any] | None = None
         self.strict_resume = False
         self._versions: dict[str, str] = {}  # of packages, for checkpoints

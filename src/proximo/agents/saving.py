@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 import torch
 
@@ -13,6 +13,9 @@ from proximo.distributed import Group, join
 from proximo.functional.return_moments import ReturnMoments
 from proximo.persistence import model_files, training_state
 from proximo.training.callbacks import BaseCallback
+
+if TYPE_CHECKING:
+    from proximo.export import ExportReport
 
 
 def _from_first(group: Group, path: str | Path | BinaryIO) -> BinaryIO:
@@ -32,6 +35,9 @@ class FileSide:
 
     saved_attributes: ClassVar[tuple[str, ...]] = ()
     """Attributes of a subclass that its model files hold: plain values. A file sets no others besides the library's."""
+
+    masks_actions: ClassVar[bool] = False
+    """Whether the environments are asked which actions are allowed, if nobody says otherwise."""
 
     _callback: BaseCallback | None  # of the current training
     _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
@@ -70,6 +76,38 @@ class FileSide:
         """
         if self._writes(path):
             model_files.save(self, path, exclude=exclude, include=include)  # type: ignore[arg-type]
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        stochastic: bool = False,
+        action_masks: bool | None = None,
+        normalizer: str | Path | None = None,
+    ) -> ExportReport:
+        """Write the policy alone as one file that runs without this library: ``.onnx``, or PyTorch's ``.pt2``.
+
+        The file takes observations as the environment gives them and answers with actions as it takes them:
+        normalisation, network, the likeliest action (``stochastic``: a sample from an input of noise) and bounds are
+        inside, the critic is not. ``action_masks`` makes masks an input, by default where the model learned with them.
+        ``normalizer`` is a file of ``VecNormalize`` for a model that has no statistics of its own. The file is compared
+        with :meth:`predict` first; ``ExportError`` says why there is none.
+        """
+        from proximo.export import export_policy  # not needed to train
+        from proximo.files.normalizer_file import read_normalizer
+
+        return export_policy(
+            self,  # type: ignore[arg-type]
+            path,
+            stochastic=stochastic,
+            action_masks=self._learned_with_masks() if action_masks is None else action_masks,
+            normalizer=None if normalizer is None else read_normalizer(Path(normalizer)),
+            write=self._writes(path),
+        )
+
+    def _learned_with_masks(self) -> bool:
+        collector = self._collector  # type: ignore[attr-defined]
+        return self.masks_actions or (collector is not None and collector.masks is not None)
 
     def _writes(self, path: str | Path | BinaryIO) -> bool:
         """Whether this process writes there: a stream is its own, a file is the first one's."""

@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "Compare groups of runs: aggregates with bootstrap intervals.",
     "bench": "Measure the speed against Stable-Baselines3.",
     "inspect": "Show what is in a model file, without running anything of it.",
+    "export": "Write a policy as an ONNX file or a PyTorch program, which run without Proximo.",
     "convert": "Turn a model file of Stable-Baselines3 into one of Proximo, or the other way round.",
 }
 EXAMPLES = """\

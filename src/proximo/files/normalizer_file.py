@@ -98,7 +98,7 @@ def _from_safetensors(data: bytes, budgets: Budgets) -> NormalizerFile:
         state = {name: np.frombuffer(view["data"], np.float64).reshape(view["shape"]).copy() for name, view in views}
     except (ValueError, OverflowError) as error:
         raise ModelFileError(f"its statistics have no possible shape ({error})") from error
-    return NormalizerFile(_checked_settings(settings), _checked_state(state))
+    return NormalizerFile(checked_settings(settings), _checked_state(state))
 
 
 # --------------------------------------------------------------------------------------------- Stable-Baselines3's
@@ -126,7 +126,7 @@ def _from_pickle(data: bytes, budgets: Budgets) -> NormalizerFile:
         for name, value in statistics.items()
         for part in PARTS
     }
-    return NormalizerFile(_checked_settings(settings), _checked_state(state))
+    return NormalizerFile(checked_settings(settings), _checked_state(state))
 
 
 def foreign_pickle(content: NormalizerFile) -> bytes:
@@ -158,7 +158,8 @@ def _foreign_statistics(state: Mapping[str, Array], name: str) -> Made:
 # --------------------------------------------------------------------------------------------------------- checking
 
 
-def _checked_settings(settings: Any) -> dict[str, Any]:
+def checked_settings(settings: Any) -> dict[str, Any]:
+    """Settings of a file as the arguments of ``VecNormalize`` that they must be."""
     if not isinstance(settings, dict) or settings.keys() - {*FLAGS, *NUMBERS, "norm_obs_keys"}:
         raise ModelFileError("its settings are not the arguments of VecNormalize")
     for name, value in settings.items():

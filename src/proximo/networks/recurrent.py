@@ -91,6 +91,9 @@ def step_memory(
     Several steps, [env · time, feature] with ``episode_starts`` [env · time], are walked through one by one.
     """
     environments = state[0].shape[1]
+    if features.shape[0] == environments and episode_starts.shape[0] == environments:
+        output, state = _run(layer, features.unsqueeze(0), forget(state, episode_starts))
+        return output.squeeze(0), state
     if len(features) % environments or len(features) != len(episode_starts):
         raise ValueError(
             f"{len(features)} observations with {len(episode_starts)} episode starts for the memory of {environments} "

@@ -24,6 +24,7 @@ from proximo.files.archive import read_archive, write_archive
 from proximo.files.budgets import Budgets
 from proximo.files.encoding import decode, encode
 from proximo.files.fields import decode_fields, encode_fields
+from proximo.files.normalizer_file import checked_settings
 from proximo.files.plain_text import brief, printable, shown
 from proximo.functional.schedules import KLAdaptiveRate
 from proximo.functional.spaces import check_for_correct_spaces
@@ -130,6 +131,8 @@ def save(
         "optimizer_groups": encode(optimizer["param_groups"]),
         "generator": encode(model.generator.bit_generator.state),
     }
+    if (settings := model.normalizer_settings()) is not None:
+        manifest["normalizer"] = encode(settings)
     if training_state is not None:  # the state of an intrinsic reward is in it
         stored: dict[str, torch.Tensor] = {}
         manifest["training_state"], tensors["training_state"] = encode(training_state, stored), stored
@@ -171,6 +174,8 @@ def load(
     model = _built(model_class, path, fields, {**(custom_objects or {}), **overrides}, overrides, device)
     if "normalizer" in tensors:
         model._loaded_statistics = {name: tensor.numpy() for name, tensor in tensors["normalizer"].items()}
+        if "normalizer" in manifest:  # files of 0.1.0 lack it
+            model._loaded_settings = checked_settings(decode(manifest["normalizer"], budgets=budgets))
     if env is not None:
         _attach_env(model, env)
     with _blaming(path):

@@ -267,8 +267,7 @@ class VecNormalize(StepTransform):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments as they stand now, in plain JSON values."""
-        names = ("training", "norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon", "norm_obs_keys")
-        return {name: getattr(self, name) for name in names}
+        return normalizer_settings(self)
 
     def state(self) -> dict[str, Array]:
         """All statistics as plain arrays: mean, variance and count by name, and the running returns."""
@@ -336,6 +335,12 @@ class VecNormalize(StepTransform):
 
 
 # These read Stable-Baselines3's VecNormalize too, whose attributes have the same names.
+
+
+def normalizer_settings(normalizer: Any) -> dict[str, Any]:
+    """The constructor's arguments of a ``VecNormalize``, as its :meth:`VecNormalize.settings` gives them."""
+    names = ("training", "norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon", "norm_obs_keys")
+    return {name: getattr(normalizer, name) for name in names}
 
 
 def normalizer_state(normalizer: Any) -> dict[str, Array]:

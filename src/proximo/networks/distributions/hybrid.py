@@ -73,7 +73,7 @@ class HybridDistribution(Distribution):
         return self._columns([part.mode() for part in self.parts])
 
     def _columns(self, actions: list[Tensor]) -> Tensor:
-        return torch.cat([action.float().reshape(len(action), -1) for action in actions], dim=1)
+        return torch.cat([action.float().reshape(action.shape[0], -1) for action in actions], dim=1)
 
     @property
     def distribution(self) -> list[Any]:
