@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "Compare groups of runs: aggregates with bootstrap intervals.",
     "bench": "Measure the speed against Stable-Baselines3.",
     "inspect": "Show what is in a model file, without running anything of it.",
+    "hub": "Push a trained agent to the Hugging Face hub, or pull one from there.",
     "convert": "Turn a model file of Stable-Baselines3 into one of Proximo, or the other way round.",
 }
 EXAMPLES = """\

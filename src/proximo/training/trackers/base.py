@@ -26,7 +26,7 @@ from proximo.other_libraries import counts_as
 from proximo.training.log_formats import Ending, Figure, HParam, Image, Tracker, Video, filter_excluded_keys
 
 _IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # ids and names become parts of paths and addresses
-_RECORD_BYTES = 1024
+_RECORD_BYTES = 512
 
 
 class TrackerError(ProximoError, RuntimeError):

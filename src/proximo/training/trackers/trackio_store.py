@@ -58,4 +58,9 @@ class TrackioRun(TrackedRun):
         self.run.log_artifact(str(path), name=f"{self.run.name}-model", type="model")
 
     def _finish(self, ending: Ending) -> None:
-        self.run.finish()
+        import trackio
+
+        if trackio.context_vars.current_run.get() is self.run:
+            trackio.finish()  # else it would be finished once more when Python ends
+        else:
+            self.run.finish()
