@@ -37,7 +37,6 @@ EXAMPLES_OF_PULL = (
     "proximo hub pull ada/collection --file ppo-Hopper.zip --env Hopper-v5",
 )
 USAGE = "expected `proximo hub push RUN USER/NAME` or `proximo hub pull USER/NAME`; each has --help"
-FILM_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +139,7 @@ def fill(place: Path, run: Run, arguments: Push) -> None:
     """Write all files of a repository: model, configuration, versions, evaluation, film, card."""
     from proximo.cli.algorithms import algorithm_title
     from proximo.cli.console import print_table, quiet_libraries
-    from proximo.cli.playing import evaluate_run, evaluation_table, film_run, find_model
+    from proximo.cli.playing import FILM_SECONDS, evaluate_run, evaluation_table, film_run, find_model
     from proximo.hub.card import Subject, model_card, public_config, results
     from proximo.training.run_folder import to_toml
 

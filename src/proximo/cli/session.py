@@ -40,7 +40,7 @@ from proximo.cli.during import EVALUATION_SEED, PeriodicEvaluation, PeriodicFilm
 from proximo.cli.extension import extended, init_from, total_steps
 from proximo.cli.failures import keep_traceback, raised_in_environment
 from proximo.cli.launching import interrupted_run
-from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
+from proximo.cli.playing import FILM_SECONDS, check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
 from proximo.cli.train import WORKER_FLAGS
@@ -364,7 +364,7 @@ class Session:
         try:
             if self.arguments.video and first:
                 with self.journal.spending("film"):
-                    film = film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
+                    film = film_run(self.run, self.run.folder.video("gif"), seconds=FILM_SECONDS, seed=self.run.config.seed)
                 for tracker in logger.trackers:
                     tracker.write_film("video", film, steps)
         finally:  # rendering is foreign code and may fail; the rest is there all the same

@@ -45,7 +45,7 @@ def check_repository(repository: str) -> None:
 def saying_what_failed(repository: str, doing: str) -> Iterator[None]:
     """Turn errors of the client and of the network into one line."""
     require_hub()
-    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
     from huggingface_hub.utils import httpx
 
     try:
@@ -59,7 +59,7 @@ def saying_what_failed(repository: str, doing: str) -> Iterator[None]:
         status = error.response.status_code if error.response is not None else None
         advice = "; log in with `hf auth login`, with a token that may write" if status in (401, 403) else ""
         raise HubError(f"{doing} {repository} failed: {printable(str(error), 300)}{advice}") from error
-    except (httpx.HTTPError, ConnectionError) as error:
+    except (httpx.HTTPError, ConnectionError, LocalEntryNotFoundError) as error:
         raise HubError(f"{doing} {repository} failed: the hub cannot be reached ({printable(str(error))})") from error
 
 
