@@ -116,5 +116,7 @@ class PeriodicFilms(BaseCallback):
         with closing(env):
             if unwrap_vec_normalize(self.training_env) is not None:
                 sync_envs_normalization(self.training_env, env)
-            film(self.model, env, config, path, seconds=FILM_SECONDS, live=False)
+            path = film(self.model, env, config, path, seconds=FILM_SECONDS, live=False)
+        for tracker in self.logger.trackers:
+            tracker.write_film("film", path, self.num_timesteps)
         output().print(f"{self.num_timesteps:,} steps: film {path.relative_to(self.run.folder.path)}")

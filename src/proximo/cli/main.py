@@ -22,6 +22,7 @@ COMMANDS = {
     "bench": "Measure the speed against Stable-Baselines3.",
     "inspect": "Show what is in a model file, without running anything of it.",
     "export": "Write a policy as an ONNX file or a PyTorch program, which run without Proximo.",
+    "hub": "Push a trained agent to the Hugging Face hub, or pull one from there.",
     "convert": "Turn a model file of Stable-Baselines3 into one of Proximo, or the other way round.",
 }
 EXAMPLES = """\

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from proximo.config import RENAMED
 from proximo.envs.make import versioned_id
 from proximo.training.run_folder import GROUP_FILE, RunFolder, RunFolderError, run_name
+from proximo.training.trackers import TRACKERS
 from proximo.zoo import Preset
 from proximo.zoo.presets import preset_by_name
 
@@ -140,17 +141,23 @@ class Run:
                 raise ValueError(f"{path} is in no run folder; say what it plays: --env CartPole-v1") from error
             raise
 
-    def make_logger(self, tensorboard: bool = False, resume: bool = False) -> Logger:
-        """Metrics as CSV and as JSON lines, on request for TensorBoard too; the files of a resumed run go on."""
+    def make_logger(self, trackers: Sequence[str] = (), resume: bool = False) -> Logger:
+        """Metrics as CSV and as JSON lines, and into trackers; the files and trackers' runs of a resumed run go on."""
         from proximo.training.log_formats import CSVOutputFormat, JSONOutputFormat, KVWriter, TensorBoardOutputFormat
         from proximo.training.loggers import Logger
+        from proximo.training.trackers import make_tracker
 
         outputs: list[KVWriter] = [
             CSVOutputFormat(str(self.folder.progress_csv), resume),
             JSONOutputFormat(str(self.folder.progress_jsonl), resume),
         ]
-        if tensorboard:
-            outputs.append(TensorBoardOutputFormat(str(self.folder.path), resume))
+        above = self.folder.path.resolve().parent
+        group = above.name if (above / GROUP_FILE).is_file() else None
+        for name in trackers:
+            if name == "tensorboard":
+                outputs.append(TensorBoardOutputFormat(str(self.folder.path), resume))
+            else:
+                outputs.append(make_tracker(name, self.folder.path, resume, group))
         return Logger(str(self.folder.path), outputs)
 
     @classmethod
@@ -179,6 +186,7 @@ class Run:
             ("learning curve", [folder.learning_curve]),
             ("film", [folder.video("gif"), folder.film(0).parent]),
             ("configuration", [folder.config, folder.versions]),
+            ("trackers' runs", [folder.path / f"{name}.json" for name in TRACKERS]),
             ("journal", [folder.journal]),
             ("printed by others", [folder.printed]),
         ]

@@ -40,7 +40,7 @@ from proximo.cli.during import EVALUATION_SEED, PeriodicEvaluation, PeriodicFilm
 from proximo.cli.extension import extended, init_from, total_steps
 from proximo.cli.failures import keep_traceback, raised_in_environment
 from proximo.cli.launching import interrupted_run
-from proximo.cli.playing import check_filming, evaluate_run, evaluation_table, film_run
+from proximo.cli.playing import FILM_SECONDS, check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
 from proximo.cli.train import WORKER_FLAGS
@@ -53,10 +53,11 @@ from proximo.training.callbacks import ProgressBarCallback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
 from proximo.training.journal import Journal
 from proximo.training.log_formats import require_tensorboard
-from proximo.training.loggers import Logger
+from proximo.training.loggers import Ending, Logger
 from proximo.training.run_folder import to_toml
 from proximo.training.run_lock import RunLock, RunLockedError
 from proximo.training.signals import StopOnSignal
+from proximo.training.trackers import check_tracker
 from proximo.zoo import make_preset_env
 from proximo.zoo.presets import without_preset
 
@@ -129,6 +130,7 @@ def _resume(path: Path, arguments: Train, run: Run, lock: RunLock | None) -> int
     folder = CheckpointFolder(run.folder.checkpoints, max_bytes=max_bytes)
     checkpoint = from_first(lambda: folder.checked(path) if path.is_file() else folder.newest())
     check_device(arguments.device)
+    check_outputs(arguments)
     if is_first():
         remove_leftovers(run.folder.path)
     with quiet_libraries() as printed:
@@ -233,8 +235,14 @@ def check_outputs(arguments: Train) -> None:
     """Refuse what a run could not be written to."""
     if arguments.runs_dir.is_file():
         raise ValueError(f"--runs-dir is {arguments.runs_dir}, which is a file; expected a folder")
-    if arguments.tensorboard:
-        require_tensorboard()
+    if is_first():
+        for name in trackers_of(arguments):
+            require_tensorboard() if name == "tensorboard" else check_tracker(name)
+
+
+def trackers_of(arguments: Train) -> list[str]:
+    """The names of the trackers, each once."""
+    return list(dict.fromkeys([*arguments.track, *(["tensorboard"] if arguments.tensorboard else [])]))
 
 
 def make_environments(config: RunConfig, arguments: Train) -> VecEnv:
@@ -301,40 +309,68 @@ class Session:
 
     def _finish(self) -> int:
         self._introduce()
-        first = self.model.rank == 0
-        logger = (
-            self.run.make_logger(tensorboard=self.arguments.tensorboard, resume=self.resumed)
-            if first
-            else Logger(None, [])
-        )
+        logger = self._make_logger()
         self.model.set_logger(logger)
+        ending: Ending = "failed"
         try:
-            evaluation = self._train_until_reached()
+            evaluation = self._train_or_advise()
+            self._conclude(evaluation, logger)
+            ending = "finished"
+            return 0 if self._is_reached(evaluation) else RETURN_NOT_REACHED
         except Interrupted as interruption:
-            self.journal.ending = "interrupted"
+            self.journal.ending = ending = "interrupted"
             output().print("[yellow]interrupted:[/] the model is saved as it is")
             if advice := self._how_to_go_on():
                 output().print(advice, markup=False, soft_wrap=True)
             self._list_files()
             return 128 + interruption.signal_number
+        finally:
+            logger.close(ending)
+
+    def _train_or_advise(self) -> Evaluation | None:
+        """Train; an error that may not come again says how to go on."""
+        try:
+            return self._train_until_reached()
+        except Interrupted:
+            raise
         except Exception as error:
             comes_again = not isinstance(error, EnvWorkerError | OSError) and not raised_in_environment(error)  # a NaN
             if not comes_again and (advice := self._how_to_go_on()):
                 error.add_note(advice)
             raise
-        finally:
-            logger.close()
+
+    def _make_logger(self) -> Logger:
+        if self.model.rank != 0:
+            return Logger(None, [])
+        logger = self.run.make_logger(trackers_of(self.arguments), resume=self.resumed)
+        for tracker in logger.trackers:
+            tracker.write_config(self.run.config.as_table())
+        return logger
+
+    def _conclude(self, evaluation: Evaluation | None, logger: Logger) -> None:
+        """Show, write and film what came out."""
         if evaluation is not None:
             print_table(evaluation_table(evaluation, title="evaluation"))
+        first, steps = self.model.rank == 0, self.model.num_timesteps
         if first:
             self._write_result(evaluation)
+        for tracker in logger.trackers:
+            tracker.write_model(self.run.folder.model)
+            if evaluation is not None:
+                mean, low, high = evaluation.interval
+                tracker.write_result(
+                    {"evaluation/mean": mean, "evaluation/interval_low": low, "evaluation/interval_high": high}, steps
+                )
         try:
             if self.arguments.video and first:
                 with self.journal.spending("film"):
-                    film_run(self.run, self.run.folder.video("gif"), seconds=10.0, seed=self.run.config.seed)
+                    film = film_run(
+                        self.run, self.run.folder.video("gif"), seconds=FILM_SECONDS, seed=self.run.config.seed
+                    )
+                for tracker in logger.trackers:
+                    tracker.write_film("video", film, steps)
         finally:  # rendering is foreign code and may fail; the rest is there all the same
             self._list_files()
-        return 0 if self._is_reached(evaluation) else RETURN_NOT_REACHED
 
     def _write_result(self, evaluation: Evaluation | None) -> None:
         result = {"steps": self.model.num_timesteps, "seconds": round(self.training_seconds, 1)}

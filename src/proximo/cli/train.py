@@ -62,11 +62,13 @@ EXAMPLES = (
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
     "proximo train HalfCheetah-v5 --envs 16 --processes 4",
     "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
+    "proximo train CartPole-v1 --track wandb --record-every 5e4",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000 --steps 2e5",
     "proximo train CartPole-v1 --init-from runs/CartPole-v1-ppo-1-20260131-120000",
 )
 
+TrackerName = Literal["wandb", "mlflow", "trackio", "tensorboard"]
 _from_preset = default_is("the preset's")
 
 
@@ -151,7 +153,12 @@ class Train:
         "auto",
     )
     keep_checkpoints: Count = flag("Checkpoints to keep, besides the best one, such as 10.", 3)
-    tensorboard: bool = flag("Log for TensorBoard too: tensorboard --logdir runs.", False)
+    track: Annotated[tyro.conf.UseAppendAction[tuple[TrackerName, ...]], default_is("the run folder alone")] = flag(
+        "Keep metrics, configuration, films and model in a tracker too; for several, repeat it: --track wandb --track "
+        "mlflow. A resumed run goes on in the same one; of --seeds each is a run of its tracker, in one group.",
+        (),
+    )
+    tensorboard: bool = flag("The same as --track tensorboard: tensorboard --logdir runs.", False)
     runs_dir: Path = flag("Where run folders are made, such as /data/runs.", Path("runs"))
     device: str = flag("Where the policy learns: auto, cpu, cuda, cuda:1, …", "auto")
     backend: Literal["auto", "fused", "torch"] = flag(
@@ -277,7 +284,7 @@ def processes_for(arguments: Train, task: RunConfig | tuple[Train, Run]) -> tupl
 
 SESSION_FLAGS = (
     "workers", "on_env_failure", "on_non_finite", "until", "eval_every", "eval_episodes", "video", "record_every",
-    "tensorboard", "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
+    "tensorboard", "track", "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
     "step_timeout", "reset_timeout", "max_restarts", "restarts_per_hour", "stop_seconds",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
@@ -307,6 +314,11 @@ def check_session(session: Mapping[str, Any]) -> None:
     kinds = get_type_hints(Train)
     for name, value in session.items():
         kind = kinds[name]
+        if get_origin(kind) is tuple:
+            kind, values = get_args(kind)[0], value if isinstance(value, list) else [None]
+            if not all(each in get_args(kind) for each in values):
+                raise ValueError(f"{name} of its session is {brief(value)}; expected of {', '.join(get_args(kind))}")
+            continue
         choices = get_args(kind) if get_origin(kind) is Literal else None
         expected = tuple(part for part in get_args(kind) if isinstance(part, type)) or (kind,)
         expected = (*expected, int) if float in expected else expected

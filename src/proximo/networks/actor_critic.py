@@ -379,9 +379,7 @@ class ActorCriticPolicy(BasePolicy):
                 f"{type(self).__name__} overrides make_features_extractor(), which makes one for all keys; give the "
                 "class as features_extractor_class, to be made for actor_keys and critic_keys"
             )
-        return self.features_extractor_class(
-            seen_space(self.observation_space, keys), **self.features_extractor_kwargs
-        )
+        return self.features_extractor_class(seen_space(self.observation_space, keys), **self.features_extractor_kwargs)
 
     def _seen_by(self, features_extractor: nn.Module, obs: TensorObservation) -> TensorObservation:
         if features_extractor is self.pi_features_extractor:

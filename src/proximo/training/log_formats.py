@@ -1,4 +1,4 @@
-"""What the logger writes to: a table for people, JSON lines, CSV, TensorBoard."""
+"""What the logger writes to: a table for people, JSON lines, CSV, TensorBoard; what a tracker of experiments is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
 
 Excluded = Mapping[str, tuple[str, ...]]
+Ending: TypeAlias = Literal["finished", "interrupted", "failed"]
 
 
 @stands_for("stable_baselines3.common.logger", "Video")
@@ -119,6 +120,36 @@ class KVWriter:
     def close(self) -> None:
         """Close what is open."""
         raise NotImplementedError
+
+
+class Tracker(KVWriter):
+    """A writer that keeps a whole run: beside the metrics its configuration, films, result and model, and its end.
+
+    ``Logger.trackers`` are those of a logger; whoever trains tells them.
+    """
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """What is trained and how: plain values, tables may be nested."""
+        raise NotImplementedError
+
+    def write_film(self, key: str, path: Path, step: int) -> None:
+        """A GIF or MP4 file of the agent as it was at ``step``."""
+        raise NotImplementedError
+
+    def write_result(self, values: Mapping[str, float], step: int) -> None:
+        """What came out of the training, at its last step."""
+        raise NotImplementedError
+
+    def write_model(self, path: Path) -> None:
+        """The file of the trained model."""
+        raise NotImplementedError
+
+    def finish(self, ending: Ending) -> None:
+        """End the run, and say how; a second call does nothing."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.finish("finished")
 
 
 class SeqWriter:
@@ -326,8 +357,11 @@ def _csv_line(cells: Sequence[str]) -> str:
     return line.getvalue()
 
 
-class TensorBoardOutputFormat(KVWriter):
-    """Scalars, texts, histograms of arrays, and media in TensorBoard's event files."""
+class TensorBoardOutputFormat(Tracker):
+    """Scalars, texts, histograms of arrays, and media in TensorBoard's event files.
+
+    The files lie in the run's folder beside the model; TensorBoard itself holds no models and no endings.
+    """
 
     def __init__(self, folder: str, resume: bool = False) -> None:
         """Arguments:
@@ -388,8 +422,31 @@ class TensorBoardOutputFormat(KVWriter):
         for summary in hparams(dict(value.hparam_dict), metric_dict=dict(value.metric_dict)):
             self.writer._get_file_writer().add_summary(summary)
 
-    def close(self) -> None:
-        """Close the event file."""
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        text = json.dumps(config, indent=2, default=str)
+        self.writer.add_text("config", "\n".join(f"    {line}" for line in text.splitlines()), max(self._step, 0))
+        self.writer.flush()
+
+    def write_film(self, key: str, path: Path, step: int) -> None:
+        """A GIF as it is; TensorBoard shows no MP4."""
+        from PIL import Image as Picture
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        with Picture.open(path) as picture:
+            width, height = picture.size
+        shown = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=path.read_bytes())
+        summary = Summary(value=[Summary.Value(tag=key, image=shown)])
+        self.writer._get_file_writer().add_summary(summary, step)
+        self.writer.flush()
+
+    def write_result(self, values: Mapping[str, float], step: int) -> None:
+        for key, value in values.items():
+            self.writer.add_scalar(key, value, step)
+
+    def write_model(self, path: Path) -> None:
+        """Nothing: the model is in the folder already."""
+
+    def finish(self, ending: Ending) -> None:
         self.writer.close()
         self._is_closed = True
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from proximo.distributed import is_first
 from proximo.errors import MissingExtraError, near_matches
 from proximo.training.log_formats import CSVOutputFormat as CSVOutputFormat
+from proximo.training.log_formats import Ending as Ending
 from proximo.training.log_formats import Figure as Figure
 from proximo.training.log_formats import FormatUnsupportedError as FormatUnsupportedError
 from proximo.training.log_formats import HParam as HParam
@@ -25,9 +27,11 @@ from proximo.training.log_formats import JSONOutputFormat as JSONOutputFormat
 from proximo.training.log_formats import KVWriter as KVWriter
 from proximo.training.log_formats import SeqWriter as SeqWriter
 from proximo.training.log_formats import TensorBoardOutputFormat as TensorBoardOutputFormat
+from proximo.training.log_formats import Tracker as Tracker
 from proximo.training.log_formats import Video as Video
 from proximo.training.log_formats import filter_excluded_keys as filter_excluded_keys
 from proximo.training.log_formats import require_tensorboard
+from proximo.training.trackers import TRACKERS, check_tracker, make_tracker
 
 if TYPE_CHECKING:
     import pandas
@@ -38,7 +42,7 @@ WARN = 30
 ERROR = 40
 DISABLED = 50
 
-FORMATS = ("stdout", "log", "json", "csv", "tensorboard")
+FORMATS = ("stdout", "log", "json", "csv", "tensorboard", *TRACKERS)
 
 _PLAIN = (int, float, str, np.generic)  # what a checkpoint keeps of values not yet written; a film is lost
 
@@ -162,10 +166,18 @@ class Logger:
                 if output.resumes:
                     output.set_state(match[1])
 
-    def close(self) -> None:
-        """Close all formats."""
+    @property
+    def trackers(self) -> list[Tracker]:
+        """The outputs that keep more of a run than its metrics."""
+        return [output for output in self.output_formats if isinstance(output, Tracker)]
+
+    def close(self, ending: Ending = "finished") -> None:
+        """Close every output; trackers learn how the run ended."""
         for output in self.output_formats:
-            output.close()
+            if isinstance(output, Tracker):
+                output.finish(ending)
+            else:
+                output.close()
 
 
 class _UnsavedLogger(Logger):
@@ -182,8 +194,9 @@ class _UnsavedLogger(Logger):
 def configure(
     folder: str | os.PathLike[str] | None = None, format_strings: Sequence[str] | None = None, resume: bool = False
 ) -> Logger:
-    """A logger that writes ``format_strings`` (of stdout, log, json, csv, tensorboard) into ``folder``.
+    """A logger that writes ``format_strings`` into ``folder``: stdout, log, json, csv, tensorboard, wandb, mlflow, trackio.
 
+    The last three are trackers; of processes that train together only the first tracks.
     With ``resume`` the files that are there go on, instead of beginning again: for a model loaded from a checkpoint,
     whose ``learn(…, reset_num_timesteps=False)`` takes them back to where the checkpoint was taken.
     Without arguments the environment variables ``SB3_LOGDIR`` and ``SB3_LOG_FORMAT`` decide, then a new folder in the
@@ -191,7 +204,7 @@ def configure(
     """
     if format_strings is None:
         format_strings = os.getenv("SB3_LOG_FORMAT", "stdout,log,csv").split(",")
-    formats = [name for name in format_strings if name]
+    formats = [name for name in format_strings if name and (name not in TRACKERS or is_first())]
     folder = folder or os.getenv("SB3_LOGDIR")
     saves = any(name != "stdout" for name in formats)
     if folder is None and not saves:
@@ -213,6 +226,8 @@ def make_output_format(_format: str, log_dir: str, log_suffix: str = "", resume:
         return HumanOutputFormat(sys.stdout)
     with _writable(log_dir):
         os.makedirs(log_dir, exist_ok=True)
+        if _format in TRACKERS:
+            return make_tracker(_format, log_dir, resume)
         if _format == "tensorboard":
             return TensorBoardOutputFormat(log_dir, resume)
         if _format == "log":
@@ -226,19 +241,23 @@ def configure_logger(
     tensorboard_log: str | None = None,
     tb_log_name: str = "",
     reset_num_timesteps: bool = True,
+    trackers: Sequence[str] = (),
 ) -> Logger:
     """The logger that ``learn`` uses when the user set none: a table if ``verbose``, TensorBoard if a folder is given.
 
     Runs go to ``tensorboard_log/tb_log_name_1``, ``_2``, …; continued training (``reset_num_timesteps=False``) goes to
-    the latest of them.
+    the latest of them. ``trackers`` (wandb, mlflow, trackio) go on in its run of theirs then.
     """
-    formats = ["stdout"] if verbose >= 1 else []
+    formats = [*(["stdout"] if verbose >= 1 else []), *trackers]
+    for name in trackers:
+        check_tracker(name)  # before a folder is made
     if tensorboard_log is None:
         return configure(None, formats)
-    require_tensorboard()  # before a folder is made
+    require_tensorboard()
     latest = get_latest_run_id(tensorboard_log, tb_log_name)
     run = latest + 1 if reset_num_timesteps else latest
-    return configure(os.path.join(tensorboard_log, f"{tb_log_name}_{run}"), [*formats, "tensorboard"])
+    folder = os.path.join(tensorboard_log, f"{tb_log_name}_{run}")
+    return configure(folder, [*formats, "tensorboard"], resume=bool(trackers) and not reset_num_timesteps)
 
 
 def get_latest_run_id(log_path: str = "", log_name: str = "") -> int:
