@@ -382,7 +382,9 @@ def check_numbers(arguments: Train) -> None:
         raise ValueError("--jobs says how many of several trainings run at a time: give --seeds too, such as 1-5")
     if arguments.on_env_failure == "restart" and not arguments.workers:
         raise ValueError("--on-env-failure restart is for environments in worker processes: give --workers too")
-    if arguments.pause_at is not None and (arguments.checkpoint_mode in ("boundary", "off") or arguments.until is not None):
+    if arguments.pause_at is not None and (
+        arguments.checkpoint_mode in ("boundary", "off") or arguments.until is not None
+    ):
         raise ValueError(
             "--pause-at needs a checkpoint at the pause, and a training with a last step: it goes neither with "
             "--checkpoint-mode boundary or off nor with --until"

@@ -29,16 +29,8 @@ class Job:
     rungs: tuple[int, ...]  # steps
     is_confirmation: bool = False
     scores: dict[int, dict[int, float]] = field(default_factory=dict)
+    steps: dict[int, dict[int, int]] = field(default_factory=dict)  # a rung ends with the rollout that reaches it
     lock: RunLock | None = None
-
-    @classmethod
-    def create(
-        cls, folder: Path, number: int, seeds: tuple[int, ...], rungs: tuple[int, ...], table: dict[str, Any]
-    ) -> None:
-        """Write what is to be trained; claimed it is by :meth:`claim`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / PRESET_FILE) as stream:
-            stream.write(to_toml(table).encode("utf-8"))
 
     @property
     def preset_file(self) -> Path:
@@ -51,7 +43,9 @@ class Job:
     @property
     def rung(self) -> int:
         """The rung that it is on: the first that not all seeds have reached."""
-        done = [rung for rung in range(len(self.rungs)) if all(seed in self.scores.get(rung, {}) for seed in self.seeds)]
+        done = [
+            rung for rung in range(len(self.rungs)) if all(seed in self.scores.get(rung, {}) for seed in self.seeds)
+        ]
         return len(done)
 
     @property
@@ -59,7 +53,9 @@ class Job:
         return self.rung == len(self.rungs)
 
     def waiting_seeds(self) -> list[int]:
-        return [seed for seed in self.seeds if seed not in self.scores.get(self.rung, {})] if not self.is_trained else []
+        return (
+            [seed for seed in self.seeds if seed not in self.scores.get(self.rung, {})] if not self.is_trained else []
+        )
 
     def values(self, rung: int) -> list[float]:
         return [self.scores[rung][seed] for seed in self.seeds if seed in self.scores.get(rung, {})]
@@ -76,8 +72,13 @@ class Job:
         folders = [self.folder, *(path.parent for path in self.folder.glob("*/config.toml"))]
         return all(living_holder(folder) is None for folder in folders)
 
-    def claim(self) -> None:
+    def write_preset(self, table: dict[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self.preset_file) as stream:
+            stream.write(to_toml(table).encode("utf-8"))
+
+    def claim(self) -> None:
+        """Work on it until :meth:`release`."""
         self.lock = RunLock(self.folder).acquire()
         self.read()
 
@@ -90,18 +91,30 @@ class Job:
         """Take over the scores that are written down."""
         try:
             table = json.loads((self.folder / _SCORES).read_text(encoding="utf-8"))
-            self.scores = {int(rung): {int(seed): float(row[seed]) for seed in row} for rung, row in table.items()}
+            rows = [(int(row["rung"]), int(row["seed"]), float(row["score"]), int(row["steps"])) for row in table]
         except FileNotFoundError:
-            self.scores = {}
-        except (ValueError, AttributeError, TypeError) as error:
-            raise RunFolderError(f"{self.folder / _SCORES} is damaged ({error}); remove it") from error
+            rows = []
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunFolderError(f"{self.folder / _SCORES} is damaged ({error!r}); remove it") from error
+        self.scores, self.steps = {}, {}
+        for rung, seed, score, steps in rows:
+            self._keep(rung, seed, score, steps)
         return self
 
-    def record(self, seed: int, score: float) -> None:
+    def record(self, seed: int, score: float, steps: int) -> None:
         """A seed has reached the rung that the job is on."""
-        self.scores.setdefault(self.rung, {})[seed] = score
+        self._keep(self.rung, seed, score, steps)
+        table = [
+            {"rung": rung, "seed": seed, "score": score, "steps": self.steps[rung][seed]}
+            for rung, row in self.scores.items()
+            for seed, score in row.items()
+        ]
         with replacing(self.folder / _SCORES) as stream:
-            stream.write(json.dumps(self.scores, indent=1).encode("utf-8"))
+            stream.write((json.dumps(table, indent=1) + "\n").encode("utf-8"))
+
+    def _keep(self, rung: int, seed: int, score: float, steps: int) -> None:
+        self.scores.setdefault(rung, {})[seed] = score
+        self.steps.setdefault(rung, {})[seed] = steps
 
     def run_of(self, seed: int) -> RunFolder | None:
         """The run folder of a seed, if it has begun."""
@@ -109,13 +122,13 @@ class Job:
         found = [folder for folder in folders if folder.read_config().get("seed") == seed]
         return found[-1] if found else None
 
-    def result_of(self, seed: int) -> float | None:
-        """The score of a seed on this rung, if its run has reached it."""
+    def result_of(self, seed: int) -> tuple[float, int] | None:
+        """The score of a seed on this rung and its steps, if its run has reached it."""
         folder = self.run_of(seed)
         result = None if folder is None else folder.read_result()
         if result is None or result["steps"] < self.rungs[self.rung] or not result.get("evaluation"):
             return None
-        return float(np.mean(result["evaluation"]["episode_rewards"]))
+        return float(np.mean(result["evaluation"]["episode_rewards"])), int(result["steps"])
 
     def steps_trained(self) -> int:
         """Of all its runs, as their metrics count them."""
@@ -123,7 +136,7 @@ class Job:
 
     def steps_from_scratch(self) -> int:
         """What the same scores would have cost if every rung had begun from nothing."""
-        return sum(self.rungs[rung] * len(row) for rung, row in self.scores.items())
+        return sum(steps for row in self.steps.values() for steps in row.values())
 
 
 def _last_step(path: Path) -> int:

@@ -160,9 +160,7 @@ class Space:
         return cls.from_table(algo, start, table, most_samples)
 
     @classmethod
-    def from_table(
-        cls, algo: str, start: Preset, table: Mapping[str, Any], most_samples: float = math.inf
-    ) -> Space:
+    def from_table(cls, algo: str, start: Preset, table: Mapping[str, Any], most_samples: float = math.inf) -> Space:
         config_class = _config_class(algo)
         rows = {name: row for name, row in table.items() if name != _POLICY}
         nested = table.get(_POLICY, {})
@@ -277,7 +275,7 @@ class Space:
                 shown = f"low = {least} of {name}" if item else f"{name} {least}, which is not searched,"
                 raise SpaceError(
                     f"{shown} does not divide {' * '.join(factors)} = {product}, which this space allows; "
-                    f"{'lower it' if item else f'search it too, with powers_of = 2,'} or raise the low of {factors[0]}"
+                    f"{'lower it' if item else 'search it too, with powers_of = 2,'} or raise the low of {factors[0]}"
                 )
 
     def _products(self, factors: Sequence[str]) -> list[int]:

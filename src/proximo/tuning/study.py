@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -179,7 +179,7 @@ class Study:
         table = preset_table(self.settings.env, self.settings.algo, preset)
         trial.set_user_attr("preset", to_toml(table))
         job = self.job(trial.number)
-        Job.create(job.folder, job.number, job.seeds, job.rungs, table)
+        job.write_preset(table)
         job.claim()
         return job
 
@@ -192,9 +192,7 @@ class Study:
             return None
         for job in self.confirmations():
             if job.is_free() and not job.read().is_trained:
-                if not job.preset_file.exists():
-                    table = self._preset_table(job.number)
-                    Job.create(job.folder, job.number, job.seeds, job.rungs, table)
+                job.write_preset(self._preset_table(job.number))
                 job.claim()
                 return job
         return None
@@ -237,17 +235,18 @@ class Study:
             return "done" if job.is_trained else "goes on"
         trial = self._trial(job.number)
         if job.waiting_seeds() == list(job.seeds) and job.rung > 0:  # a rung is complete
-            trial.report(job.mean(job.rung - 1), step=job.rungs[job.rung - 1])
+            _report(trial, job.mean(job.rung - 1), job.rungs[job.rung - 1])
             pruned = trial.should_prune()
         elif job.is_trained:
-            trial.report(job.mean(job.rung - 1), step=job.rungs[-1])
+            _report(trial, job.mean(job.rung - 1), job.rungs[-1])
             self.study.tell(job.number, job.mean(job.rung - 1))
             return "done"
         else:
             others = [other.scores for other in self.jobs() if other.number != job.number]
             pruned = self.is_worse(job.scores, others, job.rung)
         if pruned:
-            self._note_partial_rung(trial, job)
+            if not job.is_trained and (values := job.values(job.rung)):  # the sampler learns from it too
+                _report(trial, sum(values) / len(values), job.rungs[job.rung])
             self.study.tell(job.number, state=optuna.trial.TrialState.PRUNED)
         return "pruned" if pruned else "goes on"
 
@@ -263,11 +262,6 @@ class Study:
             self._trial(job.number).set_user_attr("error", reason)
             state = optuna.trial.TrialState.PRUNED if diverged else optuna.trial.TrialState.FAIL
             self.study.tell(job.number, state=state)
-
-    def _note_partial_rung(self, trial: optuna.Trial, job: Job) -> None:
-        """The sampler learns from pruned trials too, by their last value."""
-        if not job.is_trained and (values := job.values(job.rung)):
-            trial.report(sum(values) / len(values), step=job.rungs[job.rung])
 
     def best_trials(self) -> list[optuna.trial.FrozenTrial]:
         """The trials that were trained to the end, the best first."""
@@ -355,7 +349,6 @@ def _locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def differences(given: Settings, there: Settings) -> list[str]:
-    """In which settings two differ, but for the number of trials, which may grow."""
-    names = [item.name for item in fields(Settings) if item.name != "trials"]
-    return [name for name in names if getattr(given, name) != getattr(there, name)]
+def _report(trial: optuna.Trial, value: float, step: int) -> None:
+    if step not in trial.intermediate_values:  # a process that ended may have told it
+        trial.report(value, step)
