@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -199,7 +199,7 @@ def settings_of(arguments: Tune, env: str, algo: str, rungs: tuple[int, ...]) ->
     from proximo.tuning.study import Settings
 
     fresh = 5 if arguments.fresh_seeds is None else arguments.fresh_seeds
-    given = {
+    given: dict[str, Any] = {
         "trials": arguments.trials,
         "seeds": None if arguments.seeds is None else tuple(range(1, arguments.seeds + 1)),
         "reduction": arguments.reduction,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from proximo.files.atomic import replacing
 from proximo.tuning.study import Study
@@ -52,3 +53,4 @@ def _draw_confirmations(study: Study, axes: Axes) -> None:
     axes.set(xlabel="mean return", title=f"{len(study.settings.fresh_seeds)} fresh seeds, 95 % intervals")
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(y=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(4))

@@ -62,8 +62,8 @@ class Range:
             labels = [_label(choice) for choice in self.choices]
             return self.choices[labels.index(trial.suggest_categorical(self.parameter, labels))]
         if self.powers_of is not None:
-            low, high = self._exponents(most, divides)
-            return self.powers_of ** trial.suggest_int(self.parameter, low, high)
+            exponent: int = trial.suggest_int(self.parameter, *self._exponents(most, divides))
+            return self.powers_of**exponent
         low, high = self._bounds()
         if self.is_whole:
             return trial.suggest_int(self.parameter, int(low), int(min(high, most)), log=self.log)
@@ -77,8 +77,8 @@ class Range:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         if self.powers_of is not None:
-            low, high = self._exponents()
-            return min(max(round(math.log(max(value, 1), self.powers_of)), low), high)
+            lowest, highest = self._exponents()
+            return min(max(round(math.log(max(value, 1), self.powers_of)), lowest), highest)
         low, high = self._bounds()
         value = min(max(1.0 - value if self.from_one else value, low), high)
         return int(value) if self.is_whole else value
@@ -88,8 +88,8 @@ class Range:
         if self.choices:
             return [value for value in self.choices if isinstance(value, int)]
         if self.powers_of is not None:
-            low, high = self._exponents(most)
-            return [self.powers_of**exponent for exponent in range(low, high + 1)]
+            lowest, highest = self._exponents(most)
+            return [self.powers_of**exponent for exponent in range(lowest, highest + 1)]
         low, high = self._bounds()
         if high - low > MOST_VALUES:
             raise SpaceError(f"{self.name} has {high - low:.0f} values, too many; write it with powers_of = 2")

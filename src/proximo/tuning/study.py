@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -116,7 +116,9 @@ class Study:
             table = parse_toml(stream.read(TOML_BYTES + 1), str(file))
         try:
             start, ranges = Preset.from_row("start", table.pop("start")), table.pop("space")
-            row = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+            row: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+            }
             settings = Settings(**row)
             space = Space.from_table(settings.algo, start, ranges, settings.rungs[0])
         except (KeyError, TypeError, ValueError) as error:
@@ -233,12 +235,11 @@ class Study:
 
         if job.is_confirmation:
             return "done" if job.is_trained else "goes on"
-        trial = self._trial(job.number)
         if job.waiting_seeds() == list(job.seeds) and job.rung > 0:  # a rung is complete
-            _report(trial, job.mean(job.rung - 1), job.rungs[job.rung - 1])
-            pruned = trial.should_prune()
+            self._report(job, job.mean(job.rung - 1), job.rungs[job.rung - 1])
+            pruned = self._trial(job.number).should_prune()
         elif job.is_trained:
-            _report(trial, job.mean(job.rung - 1), job.rungs[-1])
+            self._report(job, job.mean(job.rung - 1), job.rungs[-1])
             self.study.tell(job.number, job.mean(job.rung - 1))
             return "done"
         else:
@@ -246,11 +247,15 @@ class Study:
             pruned = self.is_worse(job.scores, others, job.rung)
         if pruned:
             if not job.is_trained and (values := job.values(job.rung)):  # the sampler learns from it too
-                _report(trial, sum(values) / len(values), job.rungs[job.rung])
+                self._report(job, sum(values) / len(values), job.rungs[job.rung])
             self.study.tell(job.number, state=optuna.trial.TrialState.PRUNED)
         return "pruned" if pruned else "goes on"
 
-    def is_worse(self, own: Scores, others: list[Scores], rung: int) -> bool:
+    def _report(self, job: Job, value: float, step: int) -> None:
+        if step not in self._optuna_trials()[job.number].intermediate_values:  # a process that ended may have told it
+            self._trial(job.number).report(value, step)
+
+    def is_worse(self, own: Scores, others: Sequence[Scores], rung: int) -> bool:
         settings = self.settings
         return is_worse(settings.pruner, own, others, rung, len(settings.rungs), settings.seeds)
 
@@ -347,8 +352,3 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _report(trial: optuna.Trial, value: float, step: int) -> None:
-    if step not in trial.intermediate_values:  # a process that ended may have told it
-        trial.report(value, step)
