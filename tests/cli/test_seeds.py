@@ -20,7 +20,7 @@ from proximo import PPO
 from proximo.cli.group import Group
 from proximo.cli.main import main
 from proximo.cli.runs import Run
-from proximo.cli.seeds import Lines, Member, progress_table
+from proximo.cli.trainings import Lines, Training, progress_table
 
 SHORT = ["--steps", "512", "--n-steps", "64", "--envs", "2", "--eval-episodes", "2"]
 FAILS_WITH_SEED_7 = """
@@ -163,21 +163,22 @@ def test_seeds_that_cannot_be_read(text, capsys):
     assert "expected seeds such as 1-5 or 1,3,7-9" in shown or "name one twice" in shown
 
 
-def member(seed: int, state: str, **latest: float) -> Member:
-    return Member(seed, 1000, Path("log"), state=state, latest={key.replace("__", "/"): latest[key] for key in latest})
+def training(seed: int, state: str, **latest: float) -> Training:
+    metrics = {key.replace("__", "/"): latest[key] for key in latest}
+    return Training(str(seed), seed, 1000, Path("log"), state=state, latest=metrics)
 
 
-MEMBERS = [
-    member(1, "training", time__total_timesteps=250, time__fps=50, rollout__ep_rew_mean=-12.345),
-    member(2, "waiting"),
-    member(3, "failed", time__total_timesteps=1000),
+TRAININGS = [
+    training(1, "training", time__total_timesteps=250, time__fps=50, rollout__ep_rew_mean=-12.345),
+    training(2, "waiting"),
+    training(3, "failed", time__total_timesteps=1000),
 ]
 
 
 def test_the_table_tells_seed_steps_speed_return_and_time_left():
     console = Console(width=100)
     with console.capture() as capture:
-        console.print(progress_table(MEMBERS))
+        console.print(progress_table(TRAININGS, "seed"))
     header, first, second, third = [line.split() for line in capture.get().splitlines()]
     assert header == ["seed", "steps", "steps/s", "return", "left"]
     assert first == ["1", "training", "250", "25", "%", "50", "-12.3", "0:15"]
@@ -186,7 +187,7 @@ def test_the_table_tells_seed_steps_speed_return_and_time_left():
 
 
 def test_plain_lines_tell_what_changes(capsys):
-    lines = Lines(MEMBERS)
+    lines = Lines(TRAININGS, "seed")
     lines()
     assert capsys.readouterr().out == "seed 1: training\nseed 3: failed\n"
     lines.next_time = 0.0

@@ -17,6 +17,7 @@ from proximo.envs import as_vec_env, sync_envs_normalization, unwrap_vec_normali
 from proximo.envs.adapters.procgen import is_procgen_id
 from proximo.training.callback_base import BaseCallback, counters_only
 from proximo.training.callbacks import EvalCallback
+from proximo.training.checkpoints import PeriodicCheckpoints
 from proximo.training.journal import Journal
 from proximo.zoo import make_preset_env
 
@@ -86,6 +87,25 @@ class PeriodicEvaluation(EvalCallback):
     def _on_new_best(self, evaluation: Evaluation) -> bool:
         self.model.save(self.run.folder.best)
         return super()._on_new_best(evaluation)
+
+
+class Pause(BaseCallback):
+    """``--pause-at``: ends the session, with a checkpoint, at the first update after so many steps.
+
+    Given before the checkpoints, so that they save at that update.
+    """
+
+    state_names: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, checkpoints: PeriodicCheckpoints, steps: int) -> None:
+        super().__init__()
+        self.checkpoints = checkpoints
+        self.steps = steps
+
+    def _between_iterations(self) -> bool:
+        if self.num_timesteps >= self.steps:
+            self.checkpoints.ask_for_save(stop=True)
+        return True
 
 
 class PeriodicFilms(BaseCallback):

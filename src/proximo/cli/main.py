@@ -13,6 +13,7 @@ from proximo.errors import ProximoError, near_matches
 # imported when run: `proximo --help` does not wait for PyTorch
 COMMANDS = {
     "train": "Train an agent; everything about it goes into a run folder.",
+    "tune": "Search for better hyperparameters, from a preset to a preset.",
     "presets": "List the environments that there are tuned hyperparameters for.",
     "evaluate": "Play episodes with a trained agent and report the return with its interval.",
     "watch": "Film a trained agent, or open a window.",

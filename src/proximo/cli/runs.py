@@ -141,6 +141,11 @@ class Run:
                 raise ValueError(f"{path} is in no run folder; say what it plays: --env CartPole-v1") from error
             raise
 
+    def is_over(self) -> bool:
+        """Whether it was trained to its last step, and evaluated."""
+        result = self.folder.read_result()
+        return result is not None and int(result.get("steps", 0)) >= self.config.preset.n_timesteps
+
     def make_logger(self, trackers: Sequence[str] = (), resume: bool = False) -> Logger:
         """Metrics as CSV and as JSON lines, and into trackers; the files and trackers' runs of a resumed run go on."""
         from proximo.training.log_formats import CSVOutputFormat, JSONOutputFormat, KVWriter, TensorBoardOutputFormat

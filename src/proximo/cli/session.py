@@ -36,7 +36,7 @@ from proximo.cli.console import (
     quiet_libraries,
     shown_path,
 )
-from proximo.cli.during import EVALUATION_SEED, PeriodicEvaluation, PeriodicFilms
+from proximo.cli.during import EVALUATION_SEED, Pause, PeriodicEvaluation, PeriodicFilms
 from proximo.cli.extension import extended, init_from, total_steps
 from proximo.cli.failures import keep_traceback, raised_in_environment
 from proximo.cli.launching import interrupted_run
@@ -287,6 +287,11 @@ class Session:
         self.model = model
         self.printed = printed
         self.checkpoints = None if checkpoints is None else PeriodicCheckpoints(run.folder.checkpoints, **checkpoints)
+        self.pause = (
+            None
+            if arguments.pause_at is None or self.checkpoints is None
+            else Pause(self.checkpoints, arguments.pause_at)
+        )
         self.resumed = resumed
         self.steps_before = model.num_timesteps if resumed else 0
         self.training_seconds = 0.0
@@ -361,6 +366,11 @@ class Session:
                 tracker.write_result(
                     {"evaluation/mean": mean, "evaluation/interval_low": low, "evaluation/interval_high": high}, steps
                 )
+        if self.pause is not None and self.model.num_timesteps < self.model._total_timesteps:
+            self.journal.ending = "paused"
+            steps = f"{self.model.num_timesteps:,} of {self.model._total_timesteps:,} steps"
+            output().print(f"[yellow]paused:[/] {steps}")
+            output().print(self._how_to_go_on(), markup=False, soft_wrap=True)
         try:
             if self.arguments.video and first:
                 with self.journal.spending("film"):
@@ -401,7 +411,7 @@ class Session:
         with self._stop_on_signal() as stop:
             progress = ProgressBarCallback(output()) if steps > 0 else None
             lock = None if self.lock is None else self.lock.callback()
-            callbacks = (lock, self.journal, self.checkpoints, self.films, self.evaluation, stop, progress)
+            callbacks = (lock, self.journal, self.pause, self.checkpoints, self.films, self.evaluation, stop, progress)
             try:
                 self.model.learn(
                     steps,

@@ -65,6 +65,7 @@ EXAMPLES = (
     "proximo train CartPole-v1 --track wandb --record-every 5e4",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000 --steps 2e5",
+    "proximo train HalfCheetah-v5 --pause-at 1e5",
     "proximo train CartPole-v1 --init-from runs/CartPole-v1-ppo-1-20260131-120000",
 )
 
@@ -100,6 +101,11 @@ class Train:
     )
     steps: Annotated[OptionalCount, _from_preset] = flag(
         "Steps of the training, all environments together, such as 1e6.", None
+    )
+    pause_at: Annotated[OptionalCount, default_is("train to the end")] = flag(
+        "Stop at the first update after this many steps, evaluate, and leave the rest for --resume, such as 2e5; "
+        "schedules go over all --steps, so that a run with pauses is the run without.",
+        None,
     )
     envs: Annotated[OptionalCount, _from_preset] = flag("Parallel environments, such as 8.", None)
     processes: Annotated[Any, one_word(processes_of, "INT|auto")] = flag(
@@ -288,7 +294,7 @@ SESSION_FLAGS = (
     "step_timeout", "reset_timeout", "max_restarts", "restarts_per_hour", "stop_seconds",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
-RESUME_FLAGS = ("resume", "steps", "strict", "take_over", "max_checkpoint_gigabytes", "processes")
+RESUME_FLAGS = ("resume", "steps", "pause_at", "strict", "take_over", "max_checkpoint_gigabytes", "processes")
 """What may be given with ``--resume``; everything else is as the run was started."""
 WORKER_FLAGS = ("step_timeout", "reset_timeout", "max_restarts", "restarts_per_hour")
 
@@ -404,6 +410,7 @@ def check_numbers(arguments: Train) -> None:
     """Refuse numbers that no training can have; hyperparameters are checked by the algorithm."""
     for name, value, least in (
         ("--steps", arguments.steps, 1),
+        ("--pause-at", arguments.pause_at, 1),
         ("--envs", arguments.envs, 1),
         ("--seed", arguments.seed, 0),
         ("--jobs", arguments.jobs, 1),
@@ -436,6 +443,13 @@ def check_numbers(arguments: Train) -> None:
         raise ValueError("--jobs says how many of several trainings run at a time: give --seeds too, such as 1-5")
     if arguments.on_env_failure == "restart" and not arguments.workers:
         raise ValueError("--on-env-failure restart is for environments in worker processes: give --workers too")
+    if arguments.pause_at is not None and (
+        arguments.checkpoint_mode in ("boundary", "off") or arguments.until is not None
+    ):
+        raise ValueError(
+            "--pause-at needs a checkpoint at the pause, and a training with a last step: it goes neither with "
+            "--checkpoint-mode boundary or off nor with --until"
+        )
     if arguments.checkpoint_mode == "boundary" and arguments.checkpoint_every is None:
         raise ValueError(
             "--checkpoint-mode boundary resets the environments at checkpoints: say when, in steps, with "

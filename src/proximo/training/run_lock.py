@@ -180,6 +180,12 @@ class LockCheck(BaseCallback):
         return True
 
 
+def living_holder(folder: Path) -> Holder | None:
+    """Who writes to a folder now; None where nobody does, or who did has died."""
+    holders = _holders(folder)
+    return holders[-1] if holders and not holders[-1].is_dead() else None
+
+
 def _holders(folder: Path) -> list[Holder]:
     """The locks in a folder, the one that counts last."""
     try:

@@ -1,6 +1,6 @@
 """Train one of rllte's own agent files as an agent of the user's: a copy in which only the imports are changed.
 
-    python rllte_agent.py legacy/ppo.py PPO cpu 20000 '{"n_epochs": 4}'
+python rllte_agent.py legacy/ppo.py PPO cpu 20000 '{"n_epochs": 4}'
 """
 
 import importlib.util

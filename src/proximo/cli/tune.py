@@ -1,0 +1,217 @@
+"""``proximo tune``: search for better hyperparameters, from a preset to a preset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from proximo import ALGORITHMS
+from proximo.cli.command import check_at_least, parse
+from proximo.cli.flags import OptionalCount, OptionalPath, OptionalText, default_is
+
+if TYPE_CHECKING:
+    from proximo.cli.train import Train
+    from proximo.tuning import Space, Study
+    from proximo.tuning.study import Settings
+    from proximo.zoo import Preset
+
+SUMMARY = """Search for hyperparameters of ENV that learn better than its preset, which is the first trial.
+
+A trial is trained with every seed, first for a part of the steps; the better third goes on from its checkpoints to the
+next rung, so that no step is trained twice. The best three trials and the start are then trained on fresh seeds, and
+the best of them is written to best.toml, which `proximo train --preset` takes. Values are drawn by Optuna (extra
+"tune"). Everything is in the study's folder: the same command with --study goes on with it after Ctrl-C or a crash, and
+several processes or machines that see the folder share the work."""
+EXAMPLES = (
+    "proximo tune Pendulum-v1 --trials 50 --seeds 3 --jobs 2",
+    "proximo tune HalfCheetah-v5 --algo a2c --steps 3e5 --space my.toml --study studies/cheetah",
+    "proximo tune --study studies/cheetah",
+    "proximo tune HalfCheetah-v5 --print-space > my.toml",
+    "proximo tune --study studies/cheetah --trials 100 --jobs 4",
+    "proximo train --preset studies/cheetah/best.toml --seeds 1-5",
+    "optuna-dashboard studies/cheetah/journal.log",
+)
+FRESH_SEED = 1001
+"""The first seed of the confirmation; those of the search begin with 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tune:
+    """What to tune, and how thoroughly."""
+
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of the study")] = ""
+    """Id of the environment, such as Pendulum-v1."""
+    study: Annotated[OptionalPath, default_is("a new folder in --runs-dir")] = None
+    """Folder of the study: made if there is none, gone on with and shared if there is."""
+    algo: Annotated[OptionalText, tyro.conf.arg(metavar="{" + ",".join(ALGORITHMS) + "}"), default_is("ppo")] = None
+    """The algorithm."""
+    preset: Annotated[OptionalText, tyro.conf.arg(metavar="{auto,none}|NAME|FILE"), default_is("auto")] = None
+    """Where the search starts: as --preset of `proximo train`."""
+    space: Annotated[OptionalPath, default_is("the algorithm's own")] = None
+    """A TOML file of what is searched, such as my.toml."""
+    print_space: bool = False
+    """Show what is searched as TOML and tune nothing: --print-space > my.toml is a start for a space of yours."""
+    trials: Annotated[OptionalCount, default_is("50")] = None
+    """How many configurations are tried, the start among them; a study that is gone on with may get more."""
+    seeds: Annotated[OptionalCount, default_is("3")] = None
+    """Seeds that each is trained with, such as 3."""
+    jobs: Annotated[OptionalCount, default_is("one per core")] = None
+    """Trainings at a time, such as 2."""
+    steps: Annotated[OptionalCount, default_is("the preset's")] = None
+    """Steps of a whole training, such as 1e5."""
+    envs: Annotated[OptionalCount, default_is("the preset's")] = None
+    """Parallel environments of each training, such as 8."""
+    rungs: Annotated[OptionalCount, default_is("3")] = None
+    """How often trials are compared before one is trained to the end; 1 trains all to the end."""
+    reduction: Annotated[OptionalCount, default_is("3")] = None
+    """One of so many goes on to the next rung, which has so many times the steps."""
+    pruner: Annotated[
+        Literal["median", "wilcoxon", "none"] | None,
+        tyro.conf.arg(metavar="{median,wilcoxon,none}"),
+        default_is("median"),
+    ] = None
+    """What ends a trial between its seeds: a mean below the median of the others over the same seeds, or Wilcoxon's
+    signed-rank test against the best one, which needs four pairs of seed and rung."""
+    eval_episodes: Annotated[OptionalCount, default_is("20")] = None
+    """Episodes by which a training is judged, such as 10."""
+    fresh_seeds: Annotated[OptionalCount, default_is("5")] = None
+    """Seeds, which no trial has seen, for the confirmation of the best three; 0 leaves it out."""
+    search_seed: Annotated[OptionalCount, default_is("0")] = None
+    """Seed of the search itself: with one job at a time a search can be repeated."""
+    workers: Annotated[bool | None, tyro.conf.arg(metavar=""), default_is("false")] = None
+    """Run the environments of each training in worker processes."""
+    device: Annotated[OptionalText, default_is("auto")] = None
+    """Where policies learn, such as cpu."""
+    runs_dir: Path = Path("runs")
+    """Where new studies are made."""
+
+
+JOINING = ("study", "env", "algo", "trials", "jobs", "runs_dir")
+"""What may be given with a study that is there; all else is as it was started."""
+
+
+def run(words: Sequence[str]) -> int:
+    arguments = parse(Tune, "tune", SUMMARY, EXAMPLES, words)
+    check_numbers(arguments)
+    from proximo.cli.console import output
+    from proximo.cores import usable_cores
+    from proximo.cli.tune_session import TuneSession
+    from proximo.training.run_folder import to_toml
+    from proximo.tuning.study import Study, require_optuna
+
+    require_optuna()
+    if arguments.study is not None and Study.is_one(arguments.study):
+        study = joined(arguments, arguments.study)
+    else:
+        settings, space = planned(arguments)
+        if arguments.print_space:
+            output().print(to_toml(space.as_table()), markup=False, end="")
+            return 0
+        study = Study.create(study_folder(arguments, settings), settings, space)
+    return TuneSession(study, arguments.jobs or usable_cores()).finish()
+
+
+def check_numbers(arguments: Tune) -> None:
+    for name, least in (
+        ("trials", 1), ("seeds", 1), ("jobs", 1), ("steps", 1), ("envs", 1), ("rungs", 1), ("reduction", 2),
+        ("eval_episodes", 1), ("fresh_seeds", 0), ("search_seed", 0),
+    ):  # fmt: skip
+        value = getattr(arguments, name)
+        if value is not None:
+            check_at_least(f"--{name.replace('_', '-')}", value, least)
+
+
+def joined(arguments: Tune, path: Path) -> Study:
+    """A study that is there; what is given besides must not be another study's."""
+    from proximo.envs.make import versioned_id
+    from proximo.tuning.study import Study, StudyError
+
+    given = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
+    if others := [name for name in given if name not in JOINING]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise StudyError(
+            f"the study {path} goes on as it was started, and takes no {flags}; leave it out, or give another --study"
+        )
+    study = Study.open(path)
+    for name, asked in (("env", versioned_id(arguments.env) if arguments.env else ""), ("algo", arguments.algo)):
+        there = getattr(study.settings, name)
+        if asked and asked != there:
+            raise StudyError(f"the study {path} is of {there}, not of {asked}; give another --study")
+    if arguments.trials is not None:
+        study.extend(arguments.trials)
+    return study
+
+
+def study_folder(arguments: Tune, settings: Settings) -> Path:
+    from proximo.training.run_folder import file_name, make_unique_folder
+
+    if arguments.study is not None:
+        return arguments.study
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return make_unique_folder(arguments.runs_dir / file_name(f"tune-{settings.env}-{settings.algo}-{stamp}"))
+
+
+def planned(arguments: Tune) -> tuple[Settings, Space]:
+    """A new study; whatever can be refused is refused before there is a folder."""
+    from proximo.cli.algorithms import default_arguments, fitting_policy
+    from proximo.cli.console import quiet_libraries
+    from proximo.cli.session import prepared
+    from proximo.cli.train import parse_arguments, run_config
+    from proximo.tuning import Space
+    from proximo.tuning.study import rungs_of
+
+    words = train_words(arguments)
+    training: Train = parse_arguments(words)
+    config = run_config(training)
+    with quiet_libraries(), prepared(training, config) as (env, model):
+        policy = config.preset.policy or fitting_policy(config.algo, env)
+        start: Preset = config.completed(default_arguments(type(model)), policy).preset
+    rungs = rungs_of(start.n_timesteps, arguments.rungs or 3, arguments.reduction or 3)
+    settings = settings_of(arguments, config.env, config.algo, rungs)
+    space = Space.read(config.algo, start, arguments.space, rungs[0])
+    return settings, space
+
+
+def train_words(arguments: Tune) -> list[str]:
+    """The words of `proximo train` that train the start."""
+    if not arguments.env and (arguments.preset is None or not Path(arguments.preset).is_file()):
+        raise ValueError(
+            "give the id of an environment (proximo tune Pendulum-v1), or a study to go on with (--study FOLDER)"
+        )
+    words = [arguments.env] if arguments.env else []
+    for name in ("algo", "preset", "steps", "envs"):
+        if (value := getattr(arguments, name)) is not None:
+            words += [f"--{name}", str(value)]
+    return [*words, *session_words(arguments)]
+
+
+def session_words(arguments: Tune) -> list[str]:
+    device = [] if arguments.device is None else ["--device", arguments.device]
+    return [*(["--workers"] if arguments.workers else []), *device]
+
+
+def settings_of(arguments: Tune, env: str, algo: str, rungs: tuple[int, ...]) -> Settings:
+    from proximo.tuning.study import Settings
+
+    fresh = 5 if arguments.fresh_seeds is None else arguments.fresh_seeds
+    given: dict[str, Any] = {
+        "trials": arguments.trials,
+        "seeds": None if arguments.seeds is None else tuple(range(1, arguments.seeds + 1)),
+        "reduction": arguments.reduction,
+        "pruner": arguments.pruner,
+        "eval_episodes": arguments.eval_episodes,
+        "seed": arguments.search_seed,
+    }
+    return Settings(
+        env=env,
+        algo=algo,
+        rungs=rungs,
+        fresh_seeds=tuple(range(FRESH_SEED, FRESH_SEED + fresh)),
+        train=tuple(session_words(arguments)),
+        **{name: value for name, value in given.items() if value is not None},
+    )

@@ -1,0 +1,354 @@
+"""A study: the folder that several processes and machines share, its trials in Optuna's journal, its best presets."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from proximo.errors import MissingExtraError, ProximoError
+from proximo.files.atomic import replacing
+from proximo.files.plain_text import TOML_BYTES, parse_toml
+from proximo.training.run_folder import to_toml
+from proximo.training.run_lock import RunLock, RunLockedError
+from proximo.tuning.job import PRESET_FILE, Job, preset_table
+from proximo.tuning.pruning import LEAST_PAIRS, Scores, is_worse
+from proximo.tuning.space import Space
+from proximo.zoo import Preset
+
+if TYPE_CHECKING:
+    import optuna
+
+STUDY_FILE = "study.toml"
+JOURNAL = "journal.log"
+BEST_FILE = "best.toml"
+PICTURE = "study.png"
+PRUNERS = ("median", "wilcoxon", "none")
+_NAME = "proximo"
+_START = 0  # the number of the trial that trains the start
+
+
+class StudyError(ProximoError, ValueError):
+    """A study that does not fit, or a folder that holds none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What all processes of a study agree on."""
+
+    env: str
+    algo: str
+    trials: int = 50
+    seeds: tuple[int, ...] = (1, 2, 3)
+    rungs: tuple[int, ...]  # steps after which trials are compared; the last is the whole training
+    reduction: int = 3
+    pruner: str = "median"
+    eval_episodes: int = 20
+    fresh_seeds: tuple[int, ...] = ()
+    confirmed: int = 3
+    seed: int = 0  # of the search
+    train: tuple[str, ...] = field(default=())  # further words for `proximo train`
+
+    def __post_init__(self) -> None:
+        if self.pruner == "wilcoxon" and len(self.seeds) * len(self.rungs) < LEAST_PAIRS:
+            raise StudyError(
+                f"{len(self.seeds)} seeds on {len(self.rungs)} rungs are {len(self.seeds) * len(self.rungs)} pairs, of "
+                f"which Wilcoxon's test is never sure; it needs {LEAST_PAIRS}: give more --seeds, or --pruner median"
+            )
+
+
+def rungs_of(steps: int, count: int, reduction: int) -> tuple[int, ...]:
+    """The steps after which trials are compared: each rung has ``reduction`` times those of the one before.
+
+    >>> rungs_of(90_000, 3, 3)
+    (10000, 30000, 90000)
+    """
+    first = steps // reduction ** (count - 1)
+    if first < 1:
+        raise StudyError(f"{steps:,} steps are too few for {count} rungs, each {reduction} times the one before")
+    return (*(first * reduction**rung for rung in range(count - 1)), steps)
+
+
+class Study:
+    """A study in its folder: made by :meth:`create`, found by :meth:`open`.
+
+    ``study.toml`` says what is searched, ``journal.log`` is Optuna's storage, ``trials/0007`` a trial with a run folder
+    per seed, ``confirmation/0007`` the same preset on fresh seeds, ``best.toml`` the result.
+    """
+
+    def __init__(self, path: Path, settings: Settings, space: Space) -> None:
+        self.path = path
+        self.settings = settings
+        self.space = space
+        self.study = _optuna_study(path / JOURNAL, settings)
+
+    # --------------------------------------------------------------------------------------------- making and finding
+
+    @classmethod
+    def create(cls, path: Path, settings: Settings, space: Space) -> Self:
+        """A new study, its first trial the start; one that another process has made meanwhile is joined."""
+        require_optuna()
+        path.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            if not (path / STUDY_FILE).exists():
+                _write(path / STUDY_FILE, settings, space)
+                created = cls(path, settings, space)
+                created.study.enqueue_trial(space.start_parameters(), user_attrs={"start": True})
+                return created
+        return cls.open(path)
+
+    @staticmethod
+    def is_one(path: Path) -> bool:
+        return (path / STUDY_FILE).is_file()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        require_optuna()
+        file = Path(path) / STUDY_FILE
+        if not file.is_file():
+            raise StudyError(f"{path} is no study: it has no {STUDY_FILE}; give the folder that `proximo tune` named")
+        with file.open("rb") as stream:
+            table = parse_toml(stream.read(TOML_BYTES + 1), str(file))
+        try:
+            start, ranges = Preset.from_row("start", table.pop("start")), table.pop("space")
+            row: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+            }
+            settings = Settings(**row)
+            space = Space.from_table(settings.algo, start, ranges, settings.rungs[0])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StudyError(f"{file} does not describe a study ({error}); mend it or begin a new one") from error
+        return cls(Path(path), settings, space)
+
+    def extend(self, trials: int) -> None:
+        """More trials than it was made with."""
+        if trials < self.settings.trials:
+            raise StudyError(
+                f"the study has {self.settings.trials} trials, {trials} are fewer; leave --trials out, or give more"
+            )
+        if trials > self.settings.trials:
+            with _locked(self.path):
+                self.settings = replace(self.settings, trials=trials)
+                _write(self.path / STUDY_FILE, self.settings, self.space)
+
+    # ------------------------------------------------------------------------------------------------------------ jobs
+
+    def next_job(self) -> Job | None:
+        """What nobody works on: a trial whose process has gone, a new trial, then confirmations. It is claimed."""
+        with _locked(self.path):
+            return self._left_behind() or self._new_trial() or self._next_confirmation()
+
+    def is_over(self) -> bool:
+        """Whether all trials are finished and the best ones confirmed."""
+        return self._trials_are_over() and all(job.read().is_trained for job in self.confirmations())
+
+    def _left_behind(self) -> Job | None:
+        import optuna
+
+        for trial in self._optuna_trials(optuna.trial.TrialState.RUNNING):
+            job = self.job(trial.number)
+            if not job.is_free():
+                continue
+            if not job.preset_file.exists():  # its process ended while it drew the values
+                self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                continue
+            job.claim()
+            return job
+        return None
+
+    def _new_trial(self) -> Job | None:
+        import optuna
+
+        begun = self._optuna_trials()
+        waiting = [trial for trial in begun if trial.state == optuna.trial.TrialState.WAITING]
+        if len(begun) - len(waiting) >= self.settings.trials:
+            return None
+        # only one process is here at a time, so that no two draw with the same seed
+        number = len(begun) - len(waiting)
+        self.study.sampler = optuna.samplers.TPESampler(
+            seed=(self.settings.seed * 1_000_003 + number) % 2**32,
+            n_startup_trials=max(4, min(10, self.settings.trials // 4)),
+        )
+        trial = self.study.ask()
+        preset = self.space.suggest(trial)
+        if trial.user_attrs.get("start"):
+            preset = self.space.start  # as it is, also where the space has no such value
+        table = preset_table(self.settings.env, self.settings.algo, preset)
+        trial.set_user_attr("preset", to_toml(table))
+        job = self.job(trial.number)
+        job.write_preset(table)
+        job.claim()
+        return job
+
+    def _trials_are_over(self) -> bool:
+        trials = self._optuna_trials()
+        return len(trials) >= self.settings.trials and all(trial.state.is_finished() for trial in trials)
+
+    def _next_confirmation(self) -> Job | None:
+        if not self._trials_are_over():
+            return None
+        for job in self.confirmations():
+            if job.is_free() and not job.read().is_trained:
+                job.write_preset(self._preset_table(job.number))
+                job.claim()
+                return job
+        return None
+
+    def job(self, number: int) -> Job:
+        """A trial's job, with nothing read of it."""
+        settings = self.settings
+        return Job(self.path / "trials" / f"{number:04}", number, settings.seeds, settings.rungs)
+
+    def jobs(self) -> list[Job]:
+        return [self.job(trial.number).read() for trial in self._optuna_trials() if trial.state.name != "WAITING"]
+
+    def confirmations(self) -> list[Job]:
+        """Of the best trials and of the start, once all trials are over."""
+        if not self.settings.fresh_seeds or not self._trials_are_over():
+            return []
+        numbers = [trial.number for trial in self.best_trials()[: self.settings.confirmed]]
+        if _START not in numbers:
+            numbers.append(_START)
+        steps = (self.settings.rungs[-1],)
+        return [
+            Job(self.path / "confirmation" / f"{number:04}", number, self.settings.fresh_seeds, steps, True).read()
+            for number in numbers
+        ]
+
+    def _preset_table(self, number: int) -> dict[str, Any]:
+        file = self.job(number).folder / PRESET_FILE
+        return parse_toml(file.read_bytes(), str(file))
+
+    # --------------------------------------------------------------------------------------------------------- verdicts
+
+    def judge(self, job: Job) -> str:
+        """What becomes of a trial now that a seed has a score: ``"goes on"``, ``"pruned"`` or ``"done"``.
+
+        Between seeds the median or Wilcoxon's test decides, between rungs successive halving.
+        """
+        import optuna
+
+        if job.is_confirmation:
+            return "done" if job.is_trained else "goes on"
+        if job.waiting_seeds() == list(job.seeds) and job.rung > 0:  # a rung is complete
+            self._report(job, job.mean(job.rung - 1), job.rungs[job.rung - 1])
+            pruned = self._trial(job.number).should_prune()
+        elif job.is_trained:
+            self._report(job, job.mean(job.rung - 1), job.rungs[-1])
+            self.study.tell(job.number, job.mean(job.rung - 1))
+            return "done"
+        else:
+            others = [other.scores for other in self.jobs() if other.number != job.number]
+            pruned = self.is_worse(job.scores, others, job.rung)
+        if pruned:
+            if not job.is_trained and (values := job.values(job.rung)):  # the sampler learns from it too
+                self._report(job, sum(values) / len(values), job.rungs[job.rung])
+            self.study.tell(job.number, state=optuna.trial.TrialState.PRUNED)
+        return "pruned" if pruned else "goes on"
+
+    def _report(self, job: Job, value: float, step: int) -> None:
+        if step not in self._optuna_trials()[job.number].intermediate_values:  # a process that ended may have told it
+            self._trial(job.number).report(value, step)
+
+    def is_worse(self, own: Scores, others: Sequence[Scores], rung: int) -> bool:
+        settings = self.settings
+        return is_worse(settings.pruner, own, others, rung, len(settings.rungs), settings.seeds)
+
+    def fail(self, job: Job, reason: str, diverged: bool) -> None:
+        """A training ended with an error; where its numbers were no longer finite, the values are to blame."""
+        import optuna
+
+        if not job.is_confirmation:
+            self._trial(job.number).set_user_attr("error", reason)
+            state = optuna.trial.TrialState.PRUNED if diverged else optuna.trial.TrialState.FAIL
+            self.study.tell(job.number, state=state)
+
+    def best_trials(self) -> list[optuna.trial.FrozenTrial]:
+        """The trials that were trained to the end, the best first."""
+        import optuna
+
+        complete = self._optuna_trials(optuna.trial.TrialState.COMPLETE)
+        return sorted(complete, key=lambda trial: -float(trial.value or 0.0))
+
+    def best_confirmed(self) -> Job | None:
+        """The one with the highest mean on fresh seeds."""
+        trained = [job for job in self.confirmations() if job.is_trained]
+        return max(trained, key=lambda job: job.interval().mean) if trained else None
+
+    def best_preset(self) -> dict[str, Any] | None:
+        """The table of the best confirmed trial, or without confirmation of the best one."""
+        if (confirmed := self.best_confirmed()) is not None:
+            return self._preset_table(confirmed.number)
+        return self._preset_table(best[0].number) if (best := self.best_trials()) else None
+
+    def counts(self) -> dict[str, int]:
+        """Trials by what became of them."""
+        states = [trial.state.name.lower() for trial in self._optuna_trials()]
+        return {name: states.count(name) for name in ("complete", "pruned", "running", "fail")}
+
+    def state_of(self, number: int) -> str:
+        return self._optuna_trials()[number].state.name.lower()
+
+    def error_of(self, number: int) -> str:
+        return str(self._optuna_trials()[number].user_attrs.get("error", ""))
+
+    # ----------------------------------------------------------------------------------------------------------- Optuna
+
+    def _optuna_trials(self, *states: optuna.trial.TrialState) -> list[optuna.trial.FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=states or None)
+
+    def _trial(self, number: int) -> optuna.Trial:
+        """The trial to report to: one that this process has drawn, or taken over from another."""
+        import optuna
+
+        return optuna.Trial(self.study, self._optuna_trials()[number]._trial_id)
+
+
+def require_optuna() -> None:
+    try:
+        import optuna
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("optuna", "tune", "tuning") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def _optuna_study(journal: Path, settings: Settings) -> optuna.Study:
+    import optuna
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+    path = str(journal)
+    storage = optuna.storages.JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
+    pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
+    if len(settings.rungs) > 1:
+        pruner = optuna.pruners.SuccessiveHalvingPruner(settings.rungs[0], settings.reduction)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.create_study(
+            study_name=_NAME, storage=storage, direction="maximize", pruner=pruner, load_if_exists=True
+        )
+
+
+def _write(file: Path, settings: Settings, space: Space) -> None:
+    table: Mapping[str, Any] = {**asdict(settings), "start": space.start.as_row(), "space": space.as_table()}
+    with replacing(file) as stream:
+        stream.write(to_toml(table).encode("utf-8"))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time decides what is next; the others wait for it."""
+    while True:
+        try:
+            lock = RunLock(folder).acquire()
+            break
+        except RunLockedError:
+            time.sleep(0.05)
+    try:
+        yield
+    finally:
+        lock.release()
