@@ -62,7 +62,7 @@ def compare_with_wrappers(game, steps):
     plain = AtariVectorEnv(
         vector_game(game), 1, stack_num=1, noop_max=0, reward_clipping=False, use_fire_reset=False, num_threads=1
     )
-    ours = AtariGames(ChannelsLast(plain), terminal_on_life_loss=False, clip_reward=False, opening=0)
+    ours = AtariGames(ChannelsLast(plain), terminal_on_life_loss=False, clip_reward=False, opening=0, max_frames=108_000)
     ours.seed(0)
     first, _ = reference.reset(seed=0)
     np.testing.assert_array_equal(ours.reset()[0], first)
@@ -73,7 +73,7 @@ def compare_with_wrappers(game, steps):
         step = ours.step_arrays(np.array([action]))
         assert step.rewards[0] == reward
         assert (step.terminated[0], step.truncated[0]) == (terminated, truncated)
-        if frame is not None:
+        if frame is not None and not terminated:  # of the last frame of a game that is over nothing depends
             np.testing.assert_array_equal(step.final_observations.get(0, step.observations[0]), frame)
         if terminated or truncated:
             assert step.infos[0]["episode"]["r"] == info["episode"]["r"]
@@ -114,8 +114,10 @@ class Lives:
         frames = np.zeros(shape, np.uint8) + self.time.reshape(2, *[1] * (len(shape) - 1)).astype(np.uint8)
         return frames, {"lives": 3 - self.time // 3, "episode_frame_number": 4 * self.time, "env_id": np.arange(2)}
 
-    def reset(self, **_):
-        self.time[:] = (0, 1)
+    def reset(self, options=None, **_):
+        mask = np.ones(2, bool) if options is None else options["reset_mask"]
+        self.time = np.where(mask, (0, 1), self.time)
+        self.over = self.over & ~mask
         return self._state()
 
     def step(self, actions):
@@ -131,7 +133,7 @@ class Lives:
 
 
 def lives_of(total=9, **options):
-    arguments = {"terminal_on_life_loss": True, "clip_reward": True, "opening": 1} | options
+    arguments = {"terminal_on_life_loss": True, "clip_reward": True, "opening": 1, "max_frames": 108_000} | options
     env = AtariGames(Lives(native("Breakout", 2).vector_env, total), **arguments)
     env.reset()
     return env
@@ -179,26 +181,50 @@ def test_without_ends_at_lost_lives():
     assert all(1 not in actions for actions in env.vector_env.taken)
 
 
-def test_a_time_limit_is_a_truncation_with_its_last_frame():
-    env = make_atari_env(
-        "PongNoFrameskip-v4", 1, 0, env_kwargs={"max_num_frames_per_episode": 200}, wrapper_kwargs={"noop_max": 0},
-        native=True,
-    )  # fmt: skip
-    env.reset()
-    before = None
-    for number in range(60):
-        step = env.step_arrays(np.array([2 + number // 4 % 2]))  # the paddle moves
-        if step.truncated[0]:
-            break
-        before = step.observations[0].copy()
-    assert step.truncated.tolist() == [True]
-    assert step.terminated.tolist() == [False]
-    assert step.infos[0]["TimeLimit.truncated"]
-    assert not np.array_equal(step.final_observations[0], before)
-    np.testing.assert_array_equal(step.final_observations[0], step.observations[0])
-    following = env.step_arrays(np.array([0]))
-    assert following.valid.tolist() == [False]
-    assert env.step_arrays(np.array([0])).valid is None
+def test_the_time_limit_by_hand():
+    """Games are cut after 20 frames, five steps; environment 1 is one step ahead, and loses a life in step 2."""
+    env = lives_of(max_frames=20)
+    rows = [env.step_arrays(np.array([2, 3])) for _ in range(7)]
+    found = [
+        (row.terminated.tolist(), row.truncated.tolist(), {i: int(f[0, 0, 0]) for i, f in row.final_observations.items()})
+        for row in rows
+    ]
+    nothing = ([False, False], [False, False], {})
+    assert found[0] == nothing
+    assert found[1] == ([False, True], [False, False], {1: 3})
+    assert found[2] == ([True, False], [False, False], {0: 3})
+    assert found[3] == ([False, False], [False, True], {1: 5})
+    assert found[4] == ([False, False], [True, False], {0: 5})
+    assert found[5] == nothing
+    assert rows[3].infos[1]["TimeLimit.truncated"]
+    assert (rows[3].infos[1]["episode"]["r"], rows[3].infos[1]["episode"]["l"]) == (20.0, 20)
+    assert (rows[4].infos[0]["episode"]["r"], rows[4].infos[0]["episode"]["l"]) == (25.0, 20)
+    assert rows[4].valid.tolist() == [True, False]  # a game begins
+    assert rows[4].rewards.tolist() == [1.0, 0.0]
+    assert rows[4].observations[1].max() == 1
+    assert rows[5].valid.tolist() == [False, True]
+    assert rows[5].observations[0].max() == 0
+    assert rows[6].valid is None
+
+
+def test_a_real_game_that_is_cut_shows_its_own_last_frame():
+    def play(limit):
+        env = make_atari_env(
+            "PongNoFrameskip-v4", 2, 0, env_kwargs={"max_num_frames_per_episode": limit},
+            wrapper_kwargs={"noop_max": 0}, native=True,
+        )  # fmt: skip
+        env.reset()
+        return [env.step_arrays(np.array([2 + number // 4 % 2] * 2)) for number in range(60)]
+
+    whole, cut = play(108_000), play(200)
+    (end,) = [number for number, step in enumerate(cut) if step.truncated.any()]
+    assert cut[end].truncated.tolist() == [True, True]
+    assert 49 <= end <= 50  # of four frames each, after that of the reset and FIRE
+    np.testing.assert_array_equal(cut[end].final_observations[0], whole[end].observations[0])
+    assert not np.array_equal(whole[end].observations[0], whole[end - 1].observations[0])
+    assert cut[end + 1].valid.tolist() == [False, False]
+    assert cut[end + 2].valid is None
+    np.testing.assert_array_equal(cut[end + 2].observations, whole[0].observations)  # the game begins as the first did
 
 
 def test_seeds_repeat_games_whatever_was_played_before():

@@ -6,7 +6,8 @@ What is shown, ended and counted is as with :class:`proximo.envs.AtariWrapper`, 
   pixels differ, by up to 16 of 255 in Pong and 110 in Breakout;
 * after a reset FIRE is pressed for one frame; the wrappers hold it, and the second button, for four each;
 * after a lost life the next step presses FIRE (or nothing, where a game has none) whatever the action was, and never
-  trains; the wrappers do the same between two steps.
+  trains; the wrappers do the same between two steps;
+* the time limit (108,000 frames) ends a game after the step that reaches it, not between two frames of it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from proximo.envs.wrappers.atari import FIRE, NOOP
 from proximo.errors import MissingExtraError, near_matches
 
 _SETTINGS = ("repeat_action_probability", "full_action_space", "max_num_frames_per_episode", "frameskip")
+NO_LIMIT = 2**30  # frames
 
 
 class ChannelsLast(VectorWrapper):  # type: ignore[misc]
@@ -55,53 +57,85 @@ class AtariGames(VectorEnvAdapter):
     """
 
     def __init__(
-        self, vector_env: VectorEnv[Any, Any, Any], terminal_on_life_loss: bool, clip_reward: bool, opening: int
+        self,
+        vector_env: VectorEnv[Any, Any, Any],
+        terminal_on_life_loss: bool,
+        clip_reward: bool,
+        opening: int,
+        max_frames: int,
     ) -> None:
-        """``opening`` is the action of the first step after a lost life."""
+        """``opening`` is the action of the first step after a lost life; a game is cut after ``max_frames``."""
         super().__init__(vector_env)
         self.terminal_on_life_loss, self.clip_reward, self.opening = terminal_on_life_loss, clip_reward, opening
+        self.max_frames = max_frames
         self._lives = np.zeros(self.num_envs, np.int64)
         self._after_loss = np.zeros(self.num_envs, bool)  # whose next step only begins the next life
+        self._cut = np.zeros(self.num_envs, bool)  # by the time limit: whose next step only begins a game
 
     @property
     def has_workers(self) -> bool:
         return True  # threads, which need the cores as worker processes do
 
-    def reset(self) -> Array:  # type: ignore[override]
+    def reset(self) -> Array:
         observations: Array = super().reset()  # type: ignore[assignment]
         self._lives = np.array((self._vector_infos or {})["lives"])
-        self._after_loss[:] = False
+        self._after_loss[:] = self._cut[:] = False
         return observations
 
     def _advance(self, actions: Any) -> tuple[StepArrays, Info]:
         opening = self._after_loss
         step, infos = super()._advance(np.where(opening, self.opening, self._batched(actions)))
-        ended = step.terminated | step.truncated
-        for index in np.flatnonzero(ended).tolist():
-            step.infos[index]["episode"]["l"] = int(infos["episode_frame_number"][index])
+        if self._cut.any():
+            step, infos = self._begin_again(step, self._cut)
+        over = step.terminated | step.truncated
+        frames, lives = infos["episode_frame_number"], np.array(infos["lives"])
+        for index in np.flatnonzero(over).tolist():
+            step.infos[index]["episode"]["l"] = int(frames[index])
         if opening.any():
             valid = np.ones(self.num_envs, bool) if step.valid is None else step.valid
             step = step._replace(valid=valid & ~opening)
-        lives = np.array(infos["lives"])
         # some games show 0 lives for a few frames before they end: only their own end counts then
-        lost = (0 < lives) & (lives < self._lives) & ~ended
-        self._lives = lives
-        if self.terminal_on_life_loss:
-            self._after_loss = lost
-            step = self._with_lost_lives(step, infos, lost & ~opening)
+        lost = (0 < lives) & (lives < self._lives) & ~over & self.terminal_on_life_loss
+        self._cut = (frames >= self.max_frames) & ~over
+        self._lives, self._after_loss = lives, lost & ~self._cut
+        step = self._with_further_ends(step, infos, lost & ~opening, self._cut)
         return step._replace(rewards=np.sign(step.rewards)) if self.clip_reward else step, infos
 
-    def _with_lost_lives(self, step: StepArrays, vector_infos: Info, lost: Array) -> StepArrays:
-        """The step with ends where a life was lost."""
-        if not lost.any():
+    def _begin_again(self, step: StepArrays, cut: Array) -> tuple[StepArrays, Info]:
+        """Reset games that the time limit had cut: what was stepped of them meanwhile counts for nothing.
+
+        ALE's own limit would end a game amidst the frames of a step, and show those of the step before.
+        """
+        observations, infos = self.vector_env.reset(options={"reset_mask": cut})
+        self._to_be_reset = [index for index in self._to_be_reset if not cut[index]]
+        for index in np.flatnonzero(cut).tolist():
+            self.reset_infos[index] = self._info(infos, index)
+        begun = step._replace(
+            observations=observations,
+            rewards=np.where(cut, np.float32(0), step.rewards),
+            terminated=step.terminated & ~cut,
+            final_observations={index: final for index, final in step.final_observations.items() if not cut[index]},
+            infos={index: info for index, info in step.infos.items() if not cut[index]},
+        )
+        return begun, infos
+
+    def _with_further_ends(self, step: StepArrays, vector_infos: Info, lost: Array, cut: Array) -> StepArrays:
+        """The step with ends where a life was lost, and where the time limit cut a game."""
+        ended = np.flatnonzero(lost | cut).tolist()
+        if not ended:
             return step
         finals, infos = dict(step.final_observations), dict(step.infos)
-        for index in np.flatnonzero(lost).tolist():
+        for index in ended:
             finals[index] = observation_rows(step.observations, index).copy()  # type: ignore[union-attr]
-            ending = {"terminal_observation": finals[index], "TimeLimit.truncated": False}
-            infos[index] = {**self._info(vector_infos, index), **ending}
+            info = {**self._info(vector_infos, index), "terminal_observation": finals[index]}
+            if cut[index]:
+                frames = int(vector_infos["episode_frame_number"][index])
+                info["episode"] = {**self._totals.take(index), "l": frames}
+                self._to_be_reset.append(index)
+            infos[index] = {**info, "TimeLimit.truncated": bool(cut[index] and not lost[index])}
         return step._replace(
             terminated=step.terminated | lost,
+            truncated=step.truncated | (cut & ~lost),
             final_observations=dict(sorted(finals.items())),
             infos=dict(sorted(infos.items())),
         )
@@ -140,9 +174,11 @@ def make_atari_games(
         )
     if action_repeat_probability > 0.0:
         settings["repeat_action_probability"] = action_repeat_probability
+    max_frames = settings.pop("max_num_frames_per_episode")
     vector_env = AtariVectorEnv(
         game,
         n_envs,
+        max_num_frames_per_episode=NO_LIMIT,
         num_threads=min(n_envs, usable_cores()),
         autoreset_mode=AutoresetMode.NEXT_STEP,
         img_height=screen_size,
@@ -156,7 +192,7 @@ def make_atari_games(
         **settings,
     )
     opening = FIRE if _has_fire(vector_env) else NOOP
-    return AtariGames(ChannelsLast(vector_env), terminal_on_life_loss, clip_reward, opening)
+    return AtariGames(ChannelsLast(vector_env), terminal_on_life_loss, clip_reward, opening, max_frames)
 
 
 def _has_fire(vector_env: Any) -> bool:
