@@ -27,7 +27,14 @@ KINDS = list(itertools.product((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), (
 
 def start(folder: Path, n_steps: int, place: str, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(SCRIPT), str(folder), str(n_steps), place, *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=listen_to_signals)
+
+
+def listen_to_signals() -> None:
+    """What ignores signals hands that on to its children, and the tests may run under nohup or in the background."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.envs.adapters.foreign import without_adapter
 from proximo.envs.vector.normalize import has_seen_nothing, load_normalizer_state, normalizer_settings, normalizer_state
 from proximo.errors import ArgumentValueError
+from proximo.exploration import IntrinsicReward
 from proximo.functional.spaces import Space, check_for_correct_spaces
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
 from proximo.rollout.collector import Collector
@@ -34,6 +36,8 @@ class EnvironmentSide(TogetherSide):
     policy_kwargs: dict[str, Any]
     ep_info_buffer: deque[Info]
     ep_success_buffer: deque[bool]
+    intrinsic_reward: IntrinsicReward | None
+    _rewards_are_shaped = False  # by the library's ``collect_rollouts``
     _monitor_wrapper: bool
     _collector: Collector | None
     _loaded_statistics: dict[str, Array] | None  # of the VecNormalize that the loaded model had
@@ -99,6 +103,18 @@ class EnvironmentSide(TogetherSide):
                 "the model has no environment; call set_env(env), or pass env= to load(), before learn()"
             )
         return self._collector
+
+    def _check_own_collection(self) -> None:
+        """Say, once, that a ``collect_rollouts`` of the user's has left out the intrinsic reward."""
+        if self.intrinsic_reward is None or self._rewards_are_shaped:
+            return
+        self._rewards_are_shaped = True  # as far as anybody wants to know
+        warnings.warn(
+            f"{type(self).collect_rollouts.__qualname__} does not call super().collect_rollouts(), so the intrinsic "
+            f"reward {type(self.intrinsic_reward).__name__} is not added and does not learn; call it, or leave "
+            "intrinsic_reward out",
+            stacklevel=2,
+        )
 
     # what subclasses with a ``collect_rollouts`` of their own read and write: the collector's place in the episodes
 

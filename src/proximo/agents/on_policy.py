@@ -24,6 +24,7 @@ from proximo.agents.checks import (
     checked_intrinsic_reward,
     checked_learner_class,
 )
+from proximo.agents.copying import CopySide
 from proximo.agents.environment import EnvironmentSide
 from proximo.agents.saving import FileSide
 from proximo.agents.scales import ScaleSide
@@ -71,7 +72,7 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
 
 
 @stands_for("stable_baselines3.common.on_policy_algorithm", "OnPolicyAlgorithm")
-class OnPolicyAlgorithm(EnvironmentSide, FileSide, ScaleSide, ABC):
+class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
     """An on-policy algorithm in the shape of Stable-Baselines3's.
 
     A subclass names its ``config_class`` and ``learner_class`` and implements :meth:`train`. Hyperparameters are plain
@@ -525,6 +526,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, ScaleSide, ABC):
 
     def _finish_rollout(self, buffer: RolloutBuffer) -> None:
         """Rewards to advantages: the intrinsic reward comes in, what is not finite goes out."""
+        self._rewards_are_shaped = True
         collector, reward = self._required_collector(), self.intrinsic_reward
         extrinsic = buffer.rollout.rewards.copy() if reward is not None else None
         if reward is not None:

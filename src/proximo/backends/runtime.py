@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,11 +72,16 @@ class Runtime:
         self._obstacle, self._settings = obstacle, settings
         self._policy: ActorCriticPolicy | None = None
         self._backend: Backend | None = None
+        self._copied_states: RNNStates | None = None  # of the runtime that this one is a copy of
         self._bound_obstacle: str | None = None
         self._asked_settings: OnPolicyConfig | None = None
         self._obstacle_of_settings: str | None = None
         self._held = False
         self._multiplications = 0.0  # of the policy for one row, roughly
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: without the backend, whose kernels and threads belong to this one's memory; a copy binds anew."""
+        return {**vars(self), "_backend": None, "_copied_states": self.states, "_held": False}
 
     @property
     def policy(self) -> ActorCriticPolicy:
@@ -161,9 +167,10 @@ class Runtime:
                 precision=self.precision,
                 reduce=self.reduce,
             )
-        if previous is not None and previous.states is not None and policy.recurrent:
+        states = self._copied_states if previous is None else previous.states
+        if states is not None and policy.recurrent:
             # what a policy with memory remembers outlives a new binding
-            self._backend.states = previous.states.map(lambda part: part.to(policy.device))
+            self._backend.states = states.map(lambda part: part.to(policy.device))
         return self._backend
 
     @property
@@ -179,7 +186,7 @@ class Runtime:
     @property
     def states(self) -> RNNStates | None:
         """What a policy with memory remembers of the current episodes."""
-        return None if self._backend is None else self._backend.states
+        return self._copied_states if self._backend is None else self._backend.states
 
     @states.setter
     def states(self, states: RNNStates | None) -> None:

@@ -84,11 +84,11 @@ def run(words: Sequence[str]) -> int:
     for table in found:
         print_table(rich_table(table))
     if arguments.output is not None:
-        output().print(shown_path(plot_comparison(comparison, arguments.output, f"{score}{scale}")))
+        output().print(shown_path(plot_comparison(comparison, arguments.output, f"{score}{scale}")), markup=False)
     if arguments.latex is not None:
         arguments.latex.parent.mkdir(parents=True, exist_ok=True)
         arguments.latex.write_text("\n".join(map(latex_table, found)), encoding="utf-8")
-        output().print(shown_path(arguments.latex))
+        output().print(shown_path(arguments.latex), markup=False)
     return 0
 
 

@@ -7,14 +7,15 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 
 from proximo.training.progress import ProgressDisplay
 
@@ -25,15 +26,32 @@ if TYPE_CHECKING:
 WIDTH_OF_FILES = 1000  # characters in a line of what is no terminal
 
 
+class PlainConsole(Console):
+    """A console whose texts have no say over the terminal: only rich's own styles and movements are its codes.
+
+    Texts quote files and names of files, and what a stranger wrote there must not clear the screen or fake a line.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_without_codes(segment.text))
+
+
+def _without_codes(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() or character in "\n\t" else "?" for character in text)
+
+
 @cache
 def output() -> Console:
     """Where results go; lines are wrapped for a terminal, and whole elsewhere."""
-    return _whole_elsewhere(Console(highlight=False))
+    return _whole_elsewhere(PlainConsole(highlight=False))
 
 
 @cache
 def errors() -> Console:
-    return _whole_elsewhere(Console(stderr=True, highlight=False))
+    return _whole_elsewhere(PlainConsole(stderr=True, highlight=False))
 
 
 def _whole_elsewhere(console: Console) -> Console:
@@ -62,7 +80,7 @@ def _as_lines(table: Table) -> Iterator[str]:
 
 def show_error(message: str, *notes: str) -> None:
     """An error as one line, and what else there is to say about it below."""
-    errors().print(f"[bold red]error:[/] {escape(_without_codes(message))}")
+    errors().print(f"[bold red]error:[/] {escape(message)}")
     for note in notes:
         errors().print(note, markup=False, soft_wrap=True)
 
@@ -83,11 +101,6 @@ def listening_to_warnings(listener: Callable[[str], object]) -> Iterator[None]:
         _warning_listeners.remove(listener)
 
 
-def _without_codes(text: str) -> str:
-    """A message may quote a file, and what a file says must not reach the terminal's own language."""
-    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
-
-
 def show_warnings_as_lines() -> None:
     """Print Python's warnings as a line each, without file names and source code, and each text once."""
     _shown_warnings.clear()
@@ -105,7 +118,7 @@ def show_warnings_as_lines() -> None:
             _shown_warnings.append(text)
             # on a terminal through the console of the live display, which puts the line above it
             console = output() if output().is_terminal and errors().is_terminal else errors()
-            console.print(f"[yellow]warning:[/] {escape(_without_codes(text))}")
+            console.print(f"[yellow]warning:[/] {escape(text)}")
             for listener in _warning_listeners:
                 listener(text)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.markup import escape
 
 from proximo.analysis.evaluation import Evaluation, evaluate, play
 from proximo.cli.algorithms import algorithm_class, algorithm_title, masks_actions
@@ -110,7 +111,7 @@ def evaluation_table(evaluation: Evaluation, title: str) -> Table:
     from rich.table import Table
 
     rewards, lengths = np.array(evaluation.episode_rewards), np.array(evaluation.episode_lengths)
-    table = Table(title=f"{title}, {_episodes(len(rewards))}", title_justify="left", title_style="bold")
+    table = Table(title=f"{escape(title)}, {_episodes(len(rewards))}", title_justify="left", title_style="bold")
     for name in ("", "mean", "95 % interval", "std", "min", "max"):
         table.add_column(name, justify="right" if name else "left")
     table.add_row(
@@ -129,12 +130,12 @@ def comparison_table(runs: Sequence[Run], evaluations: Sequence[Evaluation]) -> 
 
     titles = {f"{algorithm_title(run.config.algo)} on {run.config.env}" for run in runs}
     episodes = f"{_episodes(len(evaluations[0].episode_rewards))} each"
-    table = Table(title=", ".join([*sorted(titles), episodes]), title_justify="left", title_style="bold")
+    table = Table(title=escape(", ".join([*sorted(titles), episodes])), title_justify="left", title_style="bold")
     for name in ("run", "return", "95 % interval", "length"):
         table.add_column(name, justify="left" if name == "run" else "right")
     lengths = [float(np.mean(evaluation.episode_lengths)) for evaluation in evaluations]
     for name, evaluation, length in zip(_short_names(runs), evaluations, lengths, strict=True):
-        table.add_row(name, *_mean_and_interval(evaluation.interval), f"{length:.1f}")
+        table.add_row(escape(name), *_mean_and_interval(evaluation.interval), f"{length:.1f}")
     if len(runs) > 1 and all(run.config.without_seed() == runs[0].config.without_seed() for run in runs):
         warn_about_equal_seeds(runs)
         over_seeds = mean_interval([evaluation.mean for evaluation in evaluations])

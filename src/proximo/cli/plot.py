@@ -51,7 +51,7 @@ def run(words: Sequence[str]) -> int:
         y=arguments.y,
         title=arguments.title,
     )
-    output().print(shown_path(path))
+    output().print(shown_path(path), markup=False)
     return 0
 
 

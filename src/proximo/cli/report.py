@@ -63,7 +63,7 @@ def run(words: Sequence[str]) -> int:
     page = report_page(content_of(runs, embedded_film, title=arguments.title))
     with replacing(path) as stream:
         stream.write(page.encode("utf-8"))
-    output().print(shown_path(path))
+    output().print(shown_path(path), markup=False)
     return 0
 
 

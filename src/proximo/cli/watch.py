@@ -72,7 +72,7 @@ def run(words: Sequence[str]) -> int:
     check_video_file(film)
     with quiet_libraries():
         path = film_run(run, film, seconds=arguments.seconds, **played)
-    output().print(shown_path(path))
+    output().print(shown_path(path), markup=False)
     return 0
 
 

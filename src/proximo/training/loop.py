@@ -31,6 +31,9 @@ class Trainable(Protocol):
     ) -> bool:
         """Fill the rollout buffer; False when a callback ended the training (the rollout is then discarded)."""
 
+    def _check_own_collection(self) -> None:
+        """Say what a user's ``collect_rollouts`` has left out."""
+
     def train(self) -> None:
         """Update the policy from the rollout buffer and record the metrics."""
 
@@ -78,6 +81,7 @@ class TrainingLoop:
         show_life("collecting a rollout")
         if not model.collect_rollouts(model.env, self.callback, model.rollout_buffer, model.n_steps):
             return False
+        model._check_own_collection()
         model._iteration += 1
         model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
         show_life("updating the policy")

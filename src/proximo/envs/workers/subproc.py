@@ -86,6 +86,9 @@ class SubprocVecEnv(BufferedVecEnv):
             super().__init__(len(env_fns), *self._pool.start())
             self._share_memory()
 
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("SubprocVecEnv has worker processes, which cannot be copied or pickled; make a new one instead")
+
     def _share_memory(self) -> None:
         layout = StepBuffers.layout(self.observation_space, self.num_envs)
         layout["at_work"] = ((self.num_envs,), np.dtype(np.int64))

@@ -33,6 +33,19 @@ def as_masks(masks: Tensor | Array, width: int, device: torch.device | None = No
     return torch.as_tensor(masks, dtype=torch.bool, device=device).reshape(-1, width)
 
 
+def _detached(value: Any) -> Any:
+    """Tensors without the graph that they are results of, also within lists and within distributions of torch."""
+    if isinstance(value, Tensor):
+        return value if value.is_leaf else value.detach()
+    if isinstance(value, list | tuple):
+        return type(value)(map(_detached, value)) if type(value) in (list, tuple) else value
+    if isinstance(value, torch.distributions.Distribution):
+        plain = copy.copy(value)
+        plain.__dict__ = {name: _detached(part) for name, part in vars(value).items()}
+        return plain
+    return value
+
+
 class Distribution(ABC):
     """A distribution over the actions of one space."""
 
@@ -40,6 +53,10 @@ class Distribution(ABC):
     mask_width: int = 0  # entries of an action mask, 0 where actions cannot be masked
     noise_kinds: tuple[NoiseKind, ...] = ()  # per action column, what a sample is made of; empty: only torch can draw
     noise: Tensor | None = None  # [batch, column]: random numbers for the next sample; None: torch draws
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: numbers alone. What the latest parameters were computed from belongs to the original."""
+        return {name: _detached(value) for name, value in vars(self).items()}
 
     @abstractmethod
     def proba_distribution_net(self, latent_dim: int) -> Any:
