@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proximo.agents.on_policy import OnPolicyAlgorithm
 
 TOLERANCE = 1e-5  # of continuous actions and states, relative to their largest where that is more than 1
-BATCHES = (1, 2, 61)  # rows
+BATCHES = (1, 2, 253)  # rows
 STEPS = 5  # of a memory
 
 Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
