@@ -77,8 +77,9 @@ def test_wandb(resumed):
     metrics = [row for row in history if "train/loss" in row]
     assert [row["_step"] for row in metrics] == [256, 512, 768, 1024]
     same({row["_step"]: row for row in metrics}, progress(run))
-    films = {row["_step"]: row["film"] for row in history if "film" in row}
-    assert films[512]["_type"] == "video-file"
+    films = {row["_step"]: row["film/path"] for row in history if "film/path" in row}
+    assert sorted(films) == [512, 1024]
+    assert len(list((run / "wandb").glob(f"offline-run-*/files/{films[512]}"))) == 1
     config = items(entry for kind, record in wandb_records(run) if kind == "config" for entry in record.update)
     assert (config["env"], config["n_timesteps"], config["seed"]) == ("CartPole-v1", 1024, 3)
     kinds = [record.type for kind, record in wandb_records(run) if kind == "artifact"]
