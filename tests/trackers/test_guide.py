@@ -7,10 +7,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-from reading import progress
 
 from proximo.cli.hub import Pull, Push
 from proximo.cli.train import parse_arguments
+
+from .reading import progress
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from reading import progress, same
 
 from proximo.cli.main import main
+
+from .reading import progress, same
 
 pytestmark = pytest.mark.slow
 

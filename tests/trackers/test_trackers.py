@@ -13,8 +13,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from conftest import set_up
-from reading import items, progress, same, wandb_history, wandb_records
 
 from proximo import PPO
 from proximo.cli import during, session
@@ -24,6 +22,9 @@ from proximo.training.run_folder import GROUP_FILE
 from proximo.training.trackers import TRACKERS, make_tracker
 from proximo.training.trackers.base import TrackerError
 from proximo.training.trackers.mlflow_store import MlflowRun
+
+from .conftest import set_up
+from .reading import items, progress, same, wandb_history, wandb_records
 
 SHORT = ["CartPole-v1", "--preset", "none", "--n-steps", "64", "--envs", "4", "--seed", "3", "--eval-episodes", "2"]
 

@@ -364,7 +364,9 @@ class Session:
         try:
             if self.arguments.video and first:
                 with self.journal.spending("film"):
-                    film = film_run(self.run, self.run.folder.video("gif"), seconds=FILM_SECONDS, seed=self.run.config.seed)
+                    film = film_run(
+                        self.run, self.run.folder.video("gif"), seconds=FILM_SECONDS, seed=self.run.config.seed
+                    )
                 for tracker in logger.trackers:
                     tracker.write_film("video", film, steps)
         finally:  # rendering is foreign code and may fail; the rest is there all the same
