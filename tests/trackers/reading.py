@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +34,31 @@ def same(tracked: Mapping[int, Mapping[str, float]], written: Rows) -> None:
 def wandb_records(run: Path) -> list[tuple[str, Any]]:
     """The records of all offline folders of a run, oldest first."""
     from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
 
     records = []
     for file in sorted((run / "wandb").glob("offline-run-*/*.wandb")):
-        store = DataStore()
-        store.open_for_scan(str(file))
-        while (data := store.scan_data()) is not None:
+        for data in logged(file.read_bytes()):
             record = wandb_internal_pb2.Record()
             record.ParseFromString(data)
             kind = record.WhichOneof("record_type")
             records.append((kind, getattr(record, kind)))
     return records
+
+
+def logged(data: bytes) -> Iterator[bytes]:
+    """The records of a ``.wandb`` file: LevelDB's log format after a header of seven bytes."""
+    block, header, place, parts = 32768, 7, 7, []
+    assert data.startswith(b":W&B")
+    while place + header <= len(data):
+        if block - place % block < header:  # too little is left in this block for a record's header
+            place += block - place % block
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, place)
+        parts.append(data[place + header : place + header + length])
+        place += header + length
+        if kind in (1, 4):  # whole, or the last part
+            yield b"".join(parts)
+            parts = []
 
 
 def items(entries: Any) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from reading import items, wandb_history, wandb_records
+
+from .reading import items, wandb_history, wandb_records
 
 pytest.importorskip("wandb")
 import proximo

@@ -13,8 +13,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from conftest import set_up
-from reading import items, progress, same, wandb_history, wandb_records
 
 from proximo import PPO
 from proximo.cli import during, session
@@ -24,6 +22,9 @@ from proximo.training.run_folder import GROUP_FILE
 from proximo.training.trackers import TRACKERS, make_tracker
 from proximo.training.trackers.base import TrackerError
 from proximo.training.trackers.mlflow_store import MlflowRun
+
+from .conftest import set_up
+from .reading import items, progress, same, wandb_history, wandb_records
 
 SHORT = ["CartPole-v1", "--preset", "none", "--n-steps", "64", "--envs", "4", "--seed", "3", "--eval-episodes", "2"]
 
@@ -77,8 +78,9 @@ def test_wandb(resumed):
     metrics = [row for row in history if "train/loss" in row]
     assert [row["_step"] for row in metrics] == [256, 512, 768, 1024]
     same({row["_step"]: row for row in metrics}, progress(run))
-    films = {row["_step"]: row["film"] for row in history if "film" in row}
-    assert films[512]["_type"] == "video-file"
+    films = {row["_step"]: row["film/path"] for row in history if "film/path" in row}
+    assert sorted(films) == [512, 1024]
+    assert len(list((run / "wandb").glob(f"offline-run-*/files/{films[512]}"))) == 1
     config = items(entry for kind, record in wandb_records(run) if kind == "config" for entry in record.update)
     assert (config["env"], config["n_timesteps"], config["seed"]) == ("CartPole-v1", 1024, 3)
     kinds = [record.type for kind, record in wandb_records(run) if kind == "artifact"]

@@ -290,8 +290,8 @@ def processes_for(arguments: Train, task: RunConfig | tuple[Train, Run]) -> tupl
 
 SESSION_FLAGS = (
     "workers", "on_env_failure", "on_non_finite", "until", "eval_every", "eval_episodes", "video", "record_every",
-    "tensorboard", "track", "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode", "keep_checkpoints",
-    "step_timeout", "reset_timeout", "max_restarts", "restarts_per_hour", "stop_seconds",
+    "tensorboard", "track", "device", "backend", "checkpoint_every", "checkpoint_minutes", "checkpoint_mode",
+    "keep_checkpoints", "step_timeout", "reset_timeout", "max_restarts", "restarts_per_hour", "stop_seconds",
 )  # fmt: skip
 """What a run's configuration remembers for resuming it, beside what is trained."""
 RESUME_FLAGS = ("resume", "steps", "pause_at", "strict", "take_over", "max_checkpoint_gigabytes", "processes")

@@ -75,7 +75,7 @@ def _metadata(subject: Subject) -> str:
 
 def _text(subject: Subject) -> str:
     evaluation, name = subject.evaluation, subject.name
-    low, high = evaluation.interval.low, evaluation.interval.high
+    (_, low, high), episodes = evaluation.interval, len(evaluation.episode_rewards)
     masking = ", use_masking=True" if subject.algo == "maskable_ppo" else ""
     film = {"gif": f"\n![The agent at play]({subject.film})\n", "mp4": "\nThe film is `replay.mp4`.\n"}
     return f"""# {subject.title} on {subject.env}
@@ -84,7 +84,7 @@ An agent trained for {subject.steps:,} steps with Proximo {__version__}.
 {film.get((subject.film or "").rpartition(".")[2], "")}
 | return | 95 % interval of the mean | standard deviation | episodes | seed |
 |---|---|---|---|---|
-| {evaluation.mean:.2f} | {low:.2f} … {high:.2f} | {evaluation.std:.2f} | {len(evaluation.episode_rewards)} | {subject.seed} |
+| {evaluation.mean:.2f} | {low:.2f} … {high:.2f} | {evaluation.std:.2f} | {episodes} | {subject.seed} |
 
 Actions are the most likely ones (deterministic).
 

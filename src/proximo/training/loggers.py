@@ -194,9 +194,10 @@ class _UnsavedLogger(Logger):
 def configure(
     folder: str | os.PathLike[str] | None = None, format_strings: Sequence[str] | None = None, resume: bool = False
 ) -> Logger:
-    """A logger that writes ``format_strings`` into ``folder``: stdout, log, json, csv, tensorboard, wandb, mlflow, trackio.
+    """A logger that writes ``format_strings`` into ``folder``.
 
-    The last three are trackers; of processes that train together only the first tracks.
+    They are of stdout, log, json, csv, tensorboard and the trackers wandb, mlflow, trackio; of processes that train
+    together only the first tracks.
     With ``resume`` the files that are there go on, instead of beginning again: for a model loaded from a checkpoint,
     whose ``learn(…, reset_num_timesteps=False)`` takes them back to where the checkpoint was taken.
     Without arguments the environment variables ``SB3_LOGDIR`` and ``SB3_LOG_FORMAT`` decide, then a new folder in the

@@ -173,7 +173,7 @@ class TrackedRun(Tracker):
 class RunRecord:
     """The file in a run's folder that says which run of a tracker it is, and up to which step it was tracked.
 
-    It is rewritten at every step in one call, within a length that stays the same: whoever is killed leaves a whole one.
+    It is rewritten at every step in one call, and its length stays the same: whoever is killed leaves a whole one.
     """
 
     def __init__(self, path: Path, resume: bool) -> None:

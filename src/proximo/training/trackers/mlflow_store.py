@@ -32,6 +32,7 @@ class MlflowRun(TrackedRun):
     def check(cls) -> None:
         """Opens the store: of several trainings that begin at once, all but one would fail to make its tables."""
         try:
+            from mlflow import MlflowClient  # noqa: F401
             from mlflow.exceptions import MlflowException
         except ImportError as error:
             raise MissingExtraError("mlflow-skinny", "mlflow", "tracking with MLflow") from error
