@@ -3,6 +3,8 @@
 from proximo.envs.adapters.as_vec_env import as_vec_env as as_vec_env
 from proximo.envs.adapters.env_pool import make_env_pool as make_env_pool
 from proximo.envs.adapters.env_pool import make_env_pool_atari as make_env_pool_atari
+from proximo.envs.adapters.petting_zoo import ParallelEnvAdapter as ParallelEnvAdapter
+from proximo.envs.adapters.petting_zoo import TurnBasedEnv as TurnBasedEnv
 from proximo.envs.adapters.procgen import make_procgen_env as make_procgen_env
 from proximo.envs.checker import check_env as check_env
 from proximo.envs.make import is_wrapped as is_wrapped

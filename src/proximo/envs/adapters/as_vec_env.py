@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from gymnasium.vector import VectorEnv
 
 from proximo.envs.adapters.foreign import ForeignVecEnvAdapter, with_own_transposition
 from proximo.envs.adapters.gymnasium_vector import VectorEnvAdapter, is_env_pool
+from proximo.envs.adapters.petting_zoo import ParallelEnvAdapter, TurnBasedEnv, is_petting_zoo, is_turn_based
 from proximo.envs.make import make_env
 from proximo.envs.vector.dummy import DummyVecEnv, require_gymnasium_env
 from proximo.envs.vector.transpose import VecTransposeImage, needs_transpose
@@ -24,7 +25,8 @@ def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
 
     Taken are: an environment id; a gymnasium ``Env``; a list of factories of these; a gymnasium ``VectorEnv``; an
     EnvPool made with ``env_type="gymnasium"``; a Stable-Baselines3 ``VecEnv``; a ``TorchVecEnv``; a proximo
-    ``VecEnv``. Single environments get a ``Monitor`` unless they have one or ``monitor`` is False; channels-last images
+    ``VecEnv``; a PettingZoo environment or a list of factories of them, parallel (a row for each agent) or in turns
+    (:class:`TurnBasedEnv`, whose other players move at random). Single environments get a ``Monitor`` unless they have one or ``monitor`` is False; channels-last images
     are transposed.
 
     >>> as_vec_env("CartPole-v1").num_envs
@@ -50,7 +52,9 @@ def _vectorised(env: Any, monitor: bool, verbose: int) -> VecEnv:
     if all(hasattr(env, name) for name in ("num_envs", "step_async", "step_wait", "reset")):
         return ForeignVecEnvAdapter(with_own_transposition(env))
     if isinstance(env, Sequence) and env and all(callable(item) for item in env):
-        return DummyVecEnv([partial(_made_and_monitored, factory, monitor) for factory in env])
+        return _of_list([factory() for factory in env], monitor)
+    if is_petting_zoo(env):
+        return _of_list([env], monitor)
     if isinstance(env, gym.Env) or _looks_like_env(env):
         env = require_gymnasium_env(env)
         if monitor and not _is_monitored(env):
@@ -81,8 +85,11 @@ def _monitored(env: gym.Env[Any, Any], monitor: bool) -> gym.Env[Any, Any]:
     return Monitor(env) if monitor and not _is_monitored(env) else env
 
 
-def _made_and_monitored(factory: Callable[[], Any], monitor: bool) -> gym.Env[Any, Any]:
-    return _monitored(require_gymnasium_env(factory()), monitor)
+def _of_list(environments: list[Any], monitor: bool) -> VecEnv:
+    if is_petting_zoo(environments[0]) and not is_turn_based(environments[0]):
+        return ParallelEnvAdapter(environments)
+    single = [TurnBasedEnv(env) if is_petting_zoo(env) else require_gymnasium_env(env) for env in environments]
+    return DummyVecEnv([partial(_monitored, env, monitor) for env in single])
 
 
 def _say(message: str, verbose: int) -> None:

@@ -316,6 +316,8 @@ def require_gymnasium_env(env: Any) -> gym.Env[Any, Any]:
             f"{kind} is an environment of the old gym package; port it to gymnasium.Env, "
             "or wrap it with shimmy (GymV26CompatibilityV0 or GymV21CompatibilityV0)"
         )
+    if hasattr(env, "possible_agents"):
+        raise TypeError(f"{kind} is an environment of PettingZoo: pass it, or a list of factories, to as_vec_env")
     raise TypeError(f"expected a gymnasium.Env, got {kind}; derive the class from gymnasium.Env")
 
 
