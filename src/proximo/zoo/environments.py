@@ -109,9 +109,7 @@ def _native_atari(
             f"atari_native steps games in threads of ale-py's, wrapped as AtariWrapper does, and takes no {given}; "
             "leave one of them out"
         )
-    return make_atari_env(
-        env_id, count, seed, env_kwargs=dict(settings), wrapper_kwargs=dict(names[0][1]), native=True
-    )
+    return make_atari_env(env_id, count, seed, env_kwargs=dict(settings), wrapper_kwargs=dict(names[0][1]), native=True)
 
 
 def steps_by_itself(preset: Preset, env_id: str) -> bool:

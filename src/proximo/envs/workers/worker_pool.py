@@ -288,4 +288,3 @@ def _preload_worker_module() -> None:
     server = getattr(forkserver, "_forkserver", None)
     modules = [*getattr(server, "_preload_modules", ["__main__"]), serve.__module__]
     multiprocessing.set_forkserver_preload(list(dict.fromkeys(modules)))
-
