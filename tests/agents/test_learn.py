@@ -17,7 +17,6 @@ from torch import nn
 from family import Member, every_member
 from proximo import PPO, make_vec_env
 from proximo.data import Minibatch
-from proximo.envs import DummyVecEnv, SubprocVecEnv, VecMonitor
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import BaseCallback
 from proximo.training.loggers import configure

@@ -386,7 +386,12 @@ def test_an_augmentation_can_be_asked_for(tmp_path):
         (["train", "CartPole-v1", "--env-kwargs", "gravity = 3"], "the environment CartPole-v1 cannot be made"),
         (["train", "no_such_package:Maze-v0"], "'no_such_package', and there is no module of that name"),
         (["train", "no_such_package.maze:Maze-v0"], "PYTHONPATH=. for the working directory"),
-        (["train", "CartPole-v1", "--on-env-failure", "restart"], "give --workers too"),
+        (["train", "CartPole-v1", "--on-env-failure", "restart", "--workers", "0"], "leave --workers 0 out"),
+        (
+            ["train", "CartPole-v1", "--step-timeout", "5", "--workers", "0"],
+            "--step-timeout: for environments in worker",
+        ),
+        (["train", "CartPole-v1", "--workers", "-1"], "--workers is -1; expected auto, cores, or a number"),
         (["train", "CartPole-v1", "--device", "gpu"], "expected auto, cpu, cuda"),
         (["train", "CartPole-v1", "--algo", "maskable_ppo"], "have no method action_masks()"),
         (["train", "CartPole-v1", "--algo", "trpo", "--target-kl", "-1"], "target_kl is -1.0; expected a positive"),

@@ -131,6 +131,9 @@ class Failing(BaseCallback):
                     raise ZeroDivisionError("a bug of the user's")
                 case "nan":
                     self.training_env.envs[0].unwrapped.place = float("nan")
+                case "drift":
+                    with torch.no_grad():  # as a processor would that rounds differently
+                        self.model.policy.value_net.bias.add_(1e-7)
                 case "killed":
                     os.kill(os.getpid(), 9)
                 case "hang":

@@ -87,6 +87,7 @@ def test_an_evaluation_is_waited_for_longer_than_silence(tmp_path):
         ("busy", "ZeroDivisionError: a bug of the user's"),
         ("first", "ZeroDivisionError: a bug of the user's"),
         ("nan", "NonFiniteError"),
+        ("drift", "the weights of the processes have come apart: ranks 0 | 1 agree"),
         ("killed", "another process has gone while rank 0 was at the end of the rollout"),
         ("hang", "rank 1 has not come to the end of the rollout: it has shown no life for"),
     ],

@@ -16,6 +16,7 @@ from proximo.cli.launching import interrupted_run, number_of_processes
 from proximo.files.archive import read_archive
 
 TRAIN = ["CartPole-v1", "--preset", "none", "--envs", "4", "--seed", "1", "--n-steps", "64", "--batch-size", "64"]
+KILLS = 50
 SHORT = ["--steps", "1024", "--n-epochs", "2", "--checkpoint-every", "256", "--eval-episodes", "3"]
 
 
@@ -62,14 +63,15 @@ def test_torchrun_goes_on_after_a_kill(alone, tmp_path):
 
 
 @pytest.mark.slow
-def test_fifty_kills_change_nothing(tmp_path):
-    long = ["--steps", "40960", "--n-epochs", "1", "--checkpoint-every", "256", "--eval-episodes", "0"]
+def test_kills_of_a_random_process_change_nothing(tmp_path):
+    steps = str(256 * (3 * KILLS + 10))  # a kill needs a new checkpoint, and the newest may be of a later rollout
+    long = ["--steps", steps, "--n-epochs", "1", "--checkpoint-every", "256", "--eval-episodes", "0"]
     (tmp_path / "alone").mkdir()
     (tmp_path / "killed").mkdir()
     done = run(sys.executable, "-m", "proximo", "train", *TRAIN, *long, "--runs-dir", str(tmp_path / "alone"))
     assert done.returncode == 0, done.stderr
     words = ("-m", "proximo", "train", *TRAIN, *long, "--runs-dir", str(tmp_path / "killed"))
-    assert kill_during_training(words, tmp_path / "killed", kills=50) == 50
+    assert kill_during_training(words, tmp_path / "killed", kills=KILLS) == KILLS
     assert_same_run(only_run(tmp_path / "killed"), only_run(tmp_path / "alone"))
 
 

@@ -62,7 +62,9 @@ def compare_with_wrappers(game, steps):
     plain = AtariVectorEnv(
         vector_game(game), 1, stack_num=1, noop_max=0, reward_clipping=False, use_fire_reset=False, num_threads=1
     )
-    ours = AtariGames(ChannelsLast(plain), terminal_on_life_loss=False, clip_reward=False, opening=0, max_frames=108_000)
+    ours = AtariGames(
+        ChannelsLast(plain), terminal_on_life_loss=False, clip_reward=False, opening=0, max_frames=108_000
+    )
     ours.seed(0)
     first, _ = reference.reset(seed=0)
     np.testing.assert_array_equal(ours.reset()[0], first)
@@ -186,7 +188,11 @@ def test_the_time_limit_by_hand():
     env = lives_of(max_frames=20)
     rows = [env.step_arrays(np.array([2, 3])) for _ in range(7)]
     found = [
-        (row.terminated.tolist(), row.truncated.tolist(), {i: int(f[0, 0, 0]) for i, f in row.final_observations.items()})
+        (
+            row.terminated.tolist(),
+            row.truncated.tolist(),
+            {i: int(f[0, 0, 0]) for i, f in row.final_observations.items()},
+        )
         for row in rows
     ]
     nothing = ([False, False], [False, False], {})

@@ -188,3 +188,62 @@ def test_masks_in_predict(policy: str) -> None:
     assert set(actions[:, 1].tolist()) == {1}
     one, _ = model.predict(batch[0], action_masks=[0, 0, 1, 1, 0], deterministic=True)
     assert one.tolist() == [2, 0]
+
+
+class Counted(WithMasks):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def action_masks(self) -> Any:
+        Counted.asked += 1
+        return ALL
+
+
+def test_masks_in_the_process_are_read_without_looking_methods_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 vector steps of 2 environments: each is asked once per step, its method was found once for all."""
+    looked_up: list[str] = []
+    for name in ("env_method", "get_attr"):
+        method = getattr(DummyVecEnv, name)
+
+        def spy(self: Any, wanted: str, *others: Any, method: Any = method, **options: Any) -> Any:
+            looked_up.append(wanted)
+            return method(self, wanted, *others, **options)
+
+        monkeypatch.setattr(DummyVecEnv, name, spy)
+    env = DummyVecEnv([lambda i=i: Counted(spaces.Discrete(3), None, i) for i in range(2)])
+    model = MaskablePPO("MlpPolicy", env, **SMALL)
+    looked_up.clear()
+    Counted.asked = 0
+    model.learn(64)
+    assert Counted.asked == 64
+    assert looked_up == ["action_masks", "action_masks"]  # whether there is one, and which
+
+
+def test_masks_of_workers_come_with_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message to each worker per vector step and none for masks, but for the first."""
+    from proximo.envs.workers.worker_pool import WorkerPool
+
+    questions, steps = [], []
+    ask, send = WorkerPool.ask, WorkerPool.send
+
+    def asked(self: Any, given: Any) -> Any:
+        questions.extend(call.method if call.method != "call" else call.arguments[0] for _, call in given)
+        return ask(self, given)
+
+    def sent(self: Any, handle: Any, message: bytes) -> Any:
+        steps.append(message)
+        return send(self, handle, message)
+
+    monkeypatch.setattr(WorkerPool, "ask", asked)
+    monkeypatch.setattr(WorkerPool, "send", sent)
+    env = SubprocVecEnv([lambda i=i: Masked(i, [50]) for i in range(4)], envs_per_worker=2)
+    try:
+        model = MaskablePPO("MlpPolicy", env, **SMALL)
+        questions.clear(), steps.clear()
+        model.learn(3 * 16 * 4)
+        per_worker = ["has_attr", "action_masks", "share_masks"]
+        assert sorted(questions) == sorted(per_worker * 2)
+        assert len([message for message in steps if len(message) == 1]) == 3 * 16 * 2
+    finally:
+        env.close()

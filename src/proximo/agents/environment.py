@@ -93,6 +93,8 @@ class EnvironmentSide(TogetherSide):
         check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
         previous = self._collector
         self._take_env(wrapped)
+        if exchange is not None and self._exchange is not None:
+            self._exchange.checksum = exchange.checksum
         if not force_reset and previous is not None and self._collector is not None:
             self._collector.observations = previous.observations
             self._collector.episode_starts = previous.episode_starts

@@ -63,11 +63,15 @@ class TogetherSide:
     def _start_alike(self, exchange: RolloutExchange) -> None:
         """Give all processes rank 0's network, if theirs came out otherwise."""
         group, weights = exchange.group, self.runtime.flat.data
-        digests = group.gather((weights.numel(), zlib.crc32(weights.cpu().numpy().tobytes())), "making a model")
+        digests = group.gather((weights.numel(), self._checksum()), "making a model")
         if any(digest[0] != digests[0][0] for digest in digests):
             raise ValueError(f"the processes have networks of different sizes: {[digest[0] for digest in digests]}")
         if any(digest != digests[0] for digest in digests):
             weights.copy_(torch.from_numpy(group.first(weights.cpu().numpy(), "making a model")))
+
+    def _checksum(self) -> int:
+        """Of all weights; tells processes whose weights differ."""
+        return zlib.crc32(memoryview(self.runtime.flat.data.cpu().numpy()).cast("B"))
 
     def _distribute(self, exchange: RolloutExchange) -> None:
         """Decide how the processes learn together, and make the buffers for it."""
@@ -78,6 +82,7 @@ class TogetherSide:
             )
         sharded = self._is_sharded()
         self.runtime.reduce = exchange.group.sum if sharded else None
+        exchange.checksum = None if sharded else self._checksum
         self.runtime.bind()
         self.rollout_buffer = self._make_buffer(exchange.share.count if sharded else self.n_envs)
         self._own_buffer = None if sharded else self._make_buffer(exchange.share.count, RolloutBuffer)

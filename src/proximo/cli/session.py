@@ -43,7 +43,8 @@ from proximo.cli.launching import interrupted_run
 from proximo.cli.playing import FILM_SECONDS, check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
-from proximo.cli.train import WORKER_FLAGS
+from proximo.cli.train import WORKER_FLAGS, flags_of_workers
+from proximo.cli.workers import decide
 from proximo.distributed import is_first, join
 from proximo.envs import VecEnv
 from proximo.errors import EnvWorkerError, ProximoError
@@ -79,7 +80,9 @@ def train(arguments: Train, config: RunConfig) -> int:
     if (interrupted := from_first(lambda: interrupted_run(arguments.runs_dir))) is not None:
         folder = CheckpointFolder(interrupted.folder.checkpoints)
         if from_first(lambda: bool(folder.all())):
-            return resume(interrupted.folder.path, replace(arguments, steps=None), interrupted)
+            as_it_was = {"workers": interrupted.config.session.get("workers", arguments.workers)}
+            return resume(interrupted.folder.path, replace(arguments, steps=None, **as_it_was), interrupted)
+    arguments, config = with_workers(arguments, config)
     with quiet_libraries() as printed, prepared(arguments, config) as (env, model):
         checkpoints = checkpoints_of(arguments, env)
         policy = config.preset.policy or fitting_policy(config.algo, env)
@@ -87,6 +90,21 @@ def train(arguments: Train, config: RunConfig) -> int:
         run = from_first(lambda: Run.create(arguments.runs_dir, completed))
         with locked(run) as lock:
             return Session(arguments, run, model, printed, checkpoints, lock=lock).finish()
+
+
+def with_workers(arguments: Train, config: RunConfig) -> tuple[Train, RunConfig]:
+    """With ``--workers auto`` decided: the first process decides for all, says so, and the run's configuration has it.
+
+    A resumed run keeps what was decided.
+    """
+    if arguments.workers != "auto":
+        return arguments, config
+    environments = own_environments(config.preset.n_envs)
+    with quiet_libraries():
+        decision = from_first(lambda: decide(config, environments, flags_of_workers(arguments)))
+    output().print(str(decision), highlight=False)
+    session = {**config.session, "workers": decision.workers}
+    return replace(arguments, workers=decision.workers), replace(config, session=session)
 
 
 @contextmanager
@@ -246,12 +264,14 @@ def trackers_of(arguments: Train) -> list[str]:
 
 
 def make_environments(config: RunConfig, arguments: Train) -> VecEnv:
+    count = own_environments(config.preset.n_envs)
     workers: dict[str, Any] | bool = False
-    if arguments.workers:
+    if arguments.workers not in (0, "auto"):
         given = {name: value for name in WORKER_FLAGS if (value := getattr(arguments, name)) is not None}
         workers = {"on_env_failure": arguments.on_env_failure, **given}
+        if isinstance(arguments.workers, int):
+            workers["envs_per_worker"] = -(-count // arguments.workers)
     try:
-        count = own_environments(config.preset.n_envs)
         return make_preset_env(config.preset, config.env, n_envs=count, seed=config.seed, workers=workers)
     except ProximoError:
         raise

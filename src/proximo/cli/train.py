@@ -32,6 +32,7 @@ from proximo.cli.flags import (
 from proximo.cli.group import Group
 from proximo.cli.launching import launch, launch_name, number_of_processes
 from proximo.cli.runs import Run, RunConfig
+from proximo.cli.workers import with_value
 from proximo.config import other_default
 from proximo.distributed import Group as Processes
 from proximo.distributed import join
@@ -57,11 +58,11 @@ EXAMPLES = (
     "proximo train CartPole-v1 --seed 1 --until 475 --video",
     "proximo train Pendulum-v1 --learning-rate lin_1e-3 --n-steps 512",
     "proximo train CartPole-v1 --algo a2c --use-rms-prop false",
-    "proximo train HalfCheetah-v5 --preset none --envs 4 --workers --normalize true",
+    "proximo train HalfCheetah-v5 --preset none --envs 4 --workers 2 --normalize true",
     "proximo train MountainCar-v0 --intrinsic-reward rnd --intrinsic-reward-kwargs 'beta = 0.5'",
     "proximo train PongNoFrameskip-v4 --steps 1e6 --checkpoint-every 1e5",
     "proximo train HalfCheetah-v5 --envs 16 --processes 4",
-    "proximo train HopperBulletEnv-v0 --workers --on-env-failure restart --on-non-finite skip",
+    "proximo train HopperBulletEnv-v0 --on-env-failure restart --on-non-finite skip",
     "proximo train CartPole-v1 --track wandb --record-every 5e4",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000",
     "proximo train --resume runs/CartPole-v1-ppo-1-20260131-120000 --steps 2e5",
@@ -71,6 +72,10 @@ EXAMPLES = (
 
 TrackerName = Literal["wandb", "mlflow", "trackio", "tensorboard"]
 _from_preset = default_is("the preset's")
+
+
+def workers_of(text: str) -> int | str:
+    return text if text in ("auto", "cores") else whole_number(text)
 
 
 def processes_of(text: str) -> int | Literal["auto"]:
@@ -112,13 +117,14 @@ class Train:
         "Processes that train together, each with its share of the environments, such as 4; auto starts one per core.",
         1,
     )
-    workers: bool = flag(
-        "Run the environments in worker processes: for those whose step takes longer than a message, as PyBullet's do.",
-        False,
+    workers: Annotated[int | str, one_word(workers_of, "{auto,cores}|INT")] = flag(
+        "Worker processes that step the environments: auto times a few steps and decides, 0 has none, a number has so "
+        "many, cores (or nothing) one for each core. The training is the same.",
+        "auto",
     )
     on_env_failure: Literal["raise", "restart"] = flag(
         "What becomes of an environment that crashes or hangs in its worker: the training ends, or it is made again "
-        "(--workers --on-env-failure restart).",
+        "(restart), which needs worker processes.",
         "raise",
     )
     on_non_finite: Literal["raise", "skip"] = flag(
@@ -305,6 +311,8 @@ def resumed_arguments(arguments: Train) -> tuple[Train, Run]:
     check_numbers(arguments)
     run = Run.open(arguments.resume or "")
     session = {name: value for name, value in run.config.session.items() if name in SESSION_FLAGS}
+    if isinstance(workers := session.get("workers"), bool):  # of an earlier version
+        session["workers"] = "cores" if workers else 0
     now = {name: getattr(arguments, name) for name in RESUME_FLAGS}
     resumed = Train(env=run.config.env, algo=run.config.algo, **session, **now)
     try:
@@ -359,7 +367,7 @@ def parse_arguments(words: Sequence[str]) -> Train:
         ("hyperparameters", flags, other_default(Train, "hyperparameters", flags())),
     ]
     kind = make_dataclass("Train", own, bases=(Train,), frozen=True, kw_only=True)
-    return parse(kind, "train", SUMMARY, EXAMPLES, words)
+    return parse(kind, "train", SUMMARY, EXAMPLES, with_value(words))
 
 
 def run_config(arguments: Train) -> RunConfig:
@@ -434,15 +442,14 @@ def check_numbers(arguments: Train) -> None:
     ):
         if seconds is not None and not seconds > 0:
             raise ValueError(f"{name} is {seconds}; expected a number above 0")
-    if not arguments.workers and (useless := [name for name in WORKER_FLAGS if getattr(arguments, name) is not None]):
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in useless)
-        raise ValueError(f"{flags}: for environments in worker processes; give --workers too")
+    if arguments.workers not in ("auto", "cores") and (isinstance(arguments.workers, str) or arguments.workers < 0):
+        raise ValueError(f"--workers is {arguments.workers}; expected auto, cores, or a number of at least 0")
+    if arguments.workers == 0 and (needed_for := flags_of_workers(arguments)) is not None:
+        raise ValueError(f"{needed_for}: for environments in worker processes; leave --workers 0 out")
     if arguments.seeds is not None and arguments.seed is not None:
         raise ValueError("give --seed or --seeds, not both")
     if arguments.jobs is not None and arguments.seeds is None:
         raise ValueError("--jobs says how many of several trainings run at a time: give --seeds too, such as 1-5")
-    if arguments.on_env_failure == "restart" and not arguments.workers:
-        raise ValueError("--on-env-failure restart is for environments in worker processes: give --workers too")
     if arguments.pause_at is not None and (
         arguments.checkpoint_mode in ("boundary", "off") or arguments.until is not None
     ):
@@ -457,6 +464,14 @@ def check_numbers(arguments: Train) -> None:
         )
     if arguments.checkpoint_every is not None and arguments.checkpoint_minutes is not None:
         raise ValueError("give --checkpoint-every or --checkpoint-minutes, not both")
+
+
+def flags_of_workers(arguments: Train) -> str | None:
+    """The flags that only mean something where worker processes step the environments; None if none was given."""
+    given = [f"--{name.replace('_', '-')}" for name in WORKER_FLAGS if getattr(arguments, name) is not None]
+    if arguments.on_env_failure == "restart":
+        given.append("--on-env-failure restart")
+    return ", ".join(given) or None
 
 
 def base_config(arguments: Train) -> RunConfig:

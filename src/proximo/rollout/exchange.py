@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 
 from proximo.data import Array, Info, Observation, RNNStates, Rollout, Share
 from proximo.distributed import Group
+from proximo.errors import DistributedError
 
 WHAT = "the end of the rollout"
 
@@ -30,6 +31,7 @@ class Summary(NamedTuple):
     has_valid: bool
     truncated: dict[int, int]  # step → environments whose episode a time limit cut there
     ends: list[EpisodeEnd]
+    weights: int | None = None  # a checksum of those that acted, where all processes must have the same
 
 
 class RolloutExchange:
@@ -39,10 +41,14 @@ class RolloutExchange:
         self.group, self.shares = group, shares
         self.share = shares[group.rank]
         self.summaries: list[Summary] = []
+        self.checksum: Callable[[], int] | None = None  # of the weights, where every process makes the same update
 
     def summarize(self, own: Summary) -> Summary:
         """All processes' summaries as one: what a single process with all environments would have seen."""
+        if self.checksum is not None:
+            own = own._replace(weights=self.checksum())
         self.summaries = self.group.gather(own, WHAT)
+        self._check_weights([found.weights for found in self.summaries])
         stops = [found.stopped_at for found in self.summaries if found.stopped_at is not None]
         stopped_at = min(stops, default=None)
         ends = sorted(
@@ -50,6 +56,22 @@ class RolloutExchange:
             key=lambda end: (end.step, end.environment),
         )
         return Summary(stopped_at, any(found.has_valid for found in self.summaries), {}, ends)
+
+    @staticmethod
+    def _check_weights(checksums: Sequence[int | None]) -> None:
+        """Raise in all processes alike where the weights of some are no longer those of the others."""
+        if len(set(checksums)) == 1:
+            return
+        alike = [
+            ", ".join(str(rank) for rank, found in enumerate(checksums) if found == checksum)
+            for checksum in dict.fromkeys(checksums)
+        ]
+        raise DistributedError(
+            f"the weights of the processes have come apart: ranks {' | '.join(alike)} agree among themselves, and not "
+            "with the others. All make the same update from the same rows, so their processors round differently "
+            "(other CPUs, or other versions of packages), or a callback changed the weights in some of them only. "
+            "Train on machines of one kind, or with backend='torch', where gradients are summed instead"
+        )
 
     def share_of_truncated(self, step: int) -> Share:
         """Which of all episodes that a time limit cut in a step are this process's."""

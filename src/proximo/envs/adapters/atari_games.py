@@ -95,7 +95,7 @@ class AtariGames(VectorEnvAdapter):
             valid = np.ones(self.num_envs, bool) if step.valid is None else step.valid
             step = step._replace(valid=valid & ~opening)
         # some games show 0 lives for a few frames before they end: only their own end counts then
-        lost = (0 < lives) & (lives < self._lives) & ~over & self.terminal_on_life_loss
+        lost = (lives > 0) & (lives < self._lives) & ~over & self.terminal_on_life_loss
         self._cut = (frames >= self.max_frames) & ~over
         self._lives, self._after_loss = lives, lost & ~self._cut
         step = self._with_further_ends(step, infos, lost & ~opening, self._cut)
