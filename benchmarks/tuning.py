@@ -38,7 +38,7 @@ BAD = {
     "gae_lambda": 0.8,
     "ent_coef": 0.05,
 }
-SEARCH = ["--trials", "24", "--seeds", "2", "--rungs", "2", "--reduction", "4", "--eval-episodes", "10",
+SEARCH = ["--trials", "16", "--seeds", "2", "--rungs", "2", "--reduction", "4", "--eval-episodes", "10",
           "--fresh-seeds", "5"]  # fmt: skip
 
 
