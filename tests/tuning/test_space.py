@@ -38,7 +38,7 @@ def check(space: Space, preset) -> None:
 
 @pytest.mark.parametrize("algo", list(ALGORITHMS))
 @given(n_envs=st.integers(1, 40), seed=st.integers(0, 2**31), most=st.integers(8, 10_000))
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True)
 def test_whatever_is_drawn_can_be_trained(algo, n_envs, seed, most):
     start = load_preset(algo, "default").changed(n_envs=n_envs)
     space = Space.read(algo, start, most_samples=most * n_envs)
