@@ -30,25 +30,30 @@ BAD = {
     "n_envs": 4,
     "n_timesteps": 40_000,
     "policy": "MlpPolicy",
-    "learning_rate": 1e-5,
+    "learning_rate": 2e-5,
     "n_steps": 2048,
     "batch_size": 1024,
     "n_epochs": 2,
     "gamma": 0.999,
-    "gae_lambda": 0.8,
-    "ent_coef": 0.05,
 }
-SEARCH = ["--trials", "24", "--seeds", "2", "--rungs", "2", "--reduction", "4", "--eval-episodes", "10",
+SPACE = {
+    "learning_rate": {"low": 1e-5, "high": 5e-3, "log": True},
+    "n_steps": {"low": 64, "high": 2048, "powers_of": 2},
+    "batch_size": {"low": 32, "high": 1024, "powers_of": 2},
+    "n_epochs": {"low": 2, "high": 20, "log": True},
+    "gamma": {"low": 0.85, "high": 0.999, "log": True, "from_one": True},
+}
+SEARCH = ["--trials", "16", "--seeds", "2", "--rungs", "2", "--reduction", "2", "--eval-episodes", "10",
           "--fresh-seeds", "5"]  # fmt: skip
 
 
 def search(folder: Path, jobs: int) -> Study:
     """Tune from the bad values, or go on with it; returns the finished study."""
     folder.mkdir(parents=True, exist_ok=True)
-    start = folder / "start.toml"
+    start, space, study = folder / "start.toml", folder / "space.toml", folder / "study"
     start.write_text(to_toml(BAD))
-    study = folder / "study"
-    words = [] if Study.is_one(study) else ["--preset", str(start), *SEARCH]
+    space.write_text(to_toml(SPACE))
+    words = [] if Study.is_one(study) else ["--preset", str(start), "--space", str(space), *SEARCH]
     if code := proximo(["tune", "--study", str(study), "--jobs", str(jobs), *words]):
         raise SystemExit(code)
     return Study.open(study)

@@ -16,7 +16,7 @@ import pytest
 from proximo.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")])
 LARGE_NUMBERS = {"25_000": "512", "100_000": "512", "10_000": "512", "preset.n_timesteps": "512", "=100)": "=2)"}
 
 
@@ -31,6 +31,7 @@ def code_blocks(path: Path, language: str) -> list[str]:
         ("docs/getting-started.md", "cartpole"),
         ("docs/exploration.md", "curious"),
         ("docs/many-processes.md", "cartpole"),
+        ("docs/guides/tuning.md", "tuned"),
     ],
 )
 def test_python_examples_run_one_after_the_other(name, saved, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import torch
 
 from proximo import PPO
 from proximo.cli.main import main
+from proximo.cli.runs import Run
 
 SHORT = ["--seed", "3", "--envs", "4", "--eval-episodes", "0", "--checkpoint-every", "500"]
 CLOCK = ("time/fps", "time/time_elapsed")
@@ -65,6 +66,28 @@ def test_a_run_in_boundary_mode_goes_on_from_its_newest_boundary(tmp_path):
     assert main(["train", "--resume", str(short), "--steps", "1600"]) == 0
     assert rows(short) == rows(long)
     assert torch.equal(weights(short), weights(long))
+
+
+def test_a_run_with_a_pause_is_the_run_without_schedules_and_all(tmp_path, capsys):
+    whole = train(tmp_path / "whole", "--steps", "1600", "--learning-rate", "lin_1e-3")
+    run = train(tmp_path / "paused", "--steps", "1600", "--learning-rate", "lin_1e-3", "--pause-at", "800")
+    printed = capsys.readouterr().out
+    steps = [int(row["time/total_timesteps"]) for row in rows(run)]
+    assert 800 <= steps[-1] < 1600
+    assert f"paused: {steps[-1]:,} of 1,600 steps" in printed
+    assert json.loads((run / "result.json").read_text())["steps"] == steps[-1]
+    assert not Run.open(run).is_over()
+    assert main(["train", "--resume", str(run)]) == 0
+    assert Run.open(run).is_over()
+    assert rows(run) == rows(whole)
+    assert torch.equal(weights(run), weights(whole))
+
+
+def test_a_pause_needs_a_checkpoint_and_an_end(tmp_path, capsys):
+    for words in (["--checkpoint-mode", "off"], ["--until", "400", "--eval-episodes", "1"]):
+        command = ["train", "CartPole-v1", "--pause-at", "100", *words, "--runs-dir", str(tmp_path / "runs")]
+        assert main(command) == 2
+        assert "--pause-at needs a checkpoint at the pause" in capsys.readouterr().err
 
 
 def test_what_schedules_make_of_more_steps_is_said(tmp_path, capsys):

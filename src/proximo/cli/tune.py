@@ -13,6 +13,7 @@ import tyro
 from proximo import ALGORITHMS
 from proximo.cli.command import check_at_least, parse
 from proximo.cli.flags import OptionalCount, OptionalPath, OptionalText, default_is
+from proximo.errors import near_matches
 
 if TYPE_CHECKING:
     from proximo.cli.train import Train
@@ -97,7 +98,7 @@ JOINING = ("study", "env", "algo", "trials", "jobs", "runs_dir")
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Tune, "tune", SUMMARY, EXAMPLES, words)
-    check_numbers(arguments)
+    check_values(arguments)
     from proximo.cli.console import output
     from proximo.cores import usable_cores
     from proximo.cli.tune_session import TuneSession
@@ -116,7 +117,7 @@ def run(words: Sequence[str]) -> int:
     return TuneSession(study, arguments.jobs or usable_cores()).finish()
 
 
-def check_numbers(arguments: Tune) -> None:
+def check_values(arguments: Tune) -> None:
     for name, least in (
         ("trials", 1), ("seeds", 1), ("jobs", 1), ("steps", 1), ("envs", 1), ("rungs", 1), ("reduction", 2),
         ("eval_episodes", 1), ("fresh_seeds", 0), ("search_seed", 0),
@@ -124,6 +125,8 @@ def check_numbers(arguments: Tune) -> None:
         value = getattr(arguments, name)
         if value is not None:
             check_at_least(f"--{name.replace('_', '-')}", value, least)
+    if arguments.algo is not None and arguments.algo not in ALGORITHMS:
+        raise ValueError(f"there is no algorithm {arguments.algo!r}; {near_matches(arguments.algo, ALGORITHMS)}")
 
 
 def joined(arguments: Tune, path: Path) -> Study:

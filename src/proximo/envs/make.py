@@ -32,12 +32,14 @@ class _Plugin(NamedTuple):
     package: str
     extra: str
     ids: re.Pattern[str]
+    registrar: str = ""  # what to import for a package that registers nothing itself
 
 
 _PLUGINS = (
     _Plugin("ale_py", "ale-py", "atari", ATARI_IDS),
     _Plugin("pybullet_envs_gymnasium", "pybullet_envs_gymnasium", "pybullet", re.compile(r"BulletEnv-v\d+$")),
     _Plugin("minigrid", "minigrid", "minigrid", re.compile(r"^(MiniGrid|BabyAI)-")),
+    _Plugin("minatar", "minatar", "minatar", re.compile(r"^MinAtar/"), "proximo.envs.adapters.minatar"),
 )
 
 
@@ -81,7 +83,7 @@ def _require_module(env_id: str, module: str) -> None:
 def _import_plugins(env_id: str) -> None:
     for plugin in _PLUGINS:
         if importlib.util.find_spec(plugin.module) is not None:
-            importlib.import_module(plugin.module)
+            importlib.import_module(plugin.registrar or plugin.module)
         elif plugin.ids.search(env_id):
             raise MissingExtraError(plugin.package, plugin.extra, f"the environment {env_id!r}")
 

@@ -50,6 +50,7 @@ from proximo.networks.encoders import (
     FlattenExtractor,
     ImageCNN,
     ImpalaCNN,
+    MinAtarCNN,
     MlpExtractor,
     NatureCNN,
     NetArch,
@@ -547,5 +548,13 @@ POLICY_ALIASES: Mapping[str, type[ActorCriticPolicy]] = {
     "MultiInputPolicy": MultiInputActorCriticPolicy,
 }
 
-for _class in (FlattenExtractor, NatureCNN, ImpalaCNN, CombinedExtractor, RMSpropTFLike, *POLICY_ALIASES.values()):
+for _class in (
+    FlattenExtractor,
+    NatureCNN,
+    ImpalaCNN,
+    MinAtarCNN,
+    CombinedExtractor,
+    RMSpropTFLike,
+    *POLICY_ALIASES.values(),
+):
     register_class(_class.__name__, _class)

@@ -142,6 +142,17 @@ class NatureCNN(ImageCNN):
         )
 
 
+class MinAtarCNN(ImageCNN):
+    """The small network of MinAtar's paper (Young and Tian 2019): one convolution of 3 x 3 cells, one linear layer."""
+
+    def __init__(self, observation_space: Space, features_dim: int = 128, normalized_image: bool = False) -> None:
+        super().__init__(observation_space, features_dim, normalized_image)
+        shape: tuple[int, ...] = observation_space.shape  # type: ignore[assignment]
+        self.cnn = nn.Sequential(nn.Conv2d(shape[0], 16, kernel_size=3), nn.ReLU(inplace=True), nn.Flatten())
+        flat = flat_size(self.cnn, shape, "MinAtarCNN, which needs at least 3 x 3 cells")
+        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU(inplace=True))
+
+
 class ResidualBlock(nn.Module):
     """x + conv(ReLU(conv(ReLU(x)))), both of three by three pixels."""
 

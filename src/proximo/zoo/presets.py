@@ -20,7 +20,7 @@ from proximo.zoo.wrappers import WrapperEntry, check_wrappers
 
 NAMED_PARTS = ("intrinsic_reward", "augmentation")
 """Arguments of an algorithm that a preset names, with what they are made with in ``…_kwargs``."""
-FAMILIES = ("atari", "procgen")
+FAMILIES = ("atari", "minatar", "procgen")
 """Presets for environments of a kind, where an algorithm has them."""
 _LINEAR = re.compile(r"^lin_(?P<start>.+)$")
 
@@ -223,6 +223,8 @@ def _family(env_id: str) -> str:
 
     if is_procgen_id(env_id):
         return "procgen"
+    if env_id.startswith("MinAtar/"):
+        return "minatar"
     return "atari" if ATARI_IDS.search(env_id) and "-ram" not in env_id else ""
 
 
@@ -271,7 +273,7 @@ def _checked(preset: str, key: str, value: Any) -> Any:
 def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """``policy_kwargs`` with the classes of activation, optimiser and encoder in place of their names."""
     from proximo.files.encoding import ACTIVATIONS, OPTIMIZERS
-    from proximo.networks.encoders import ImpalaCNN, NatureCNN
+    from proximo.networks.encoders import ImpalaCNN, MinAtarCNN, NatureCNN
     from proximo.networks.optimizers import RMSpropTFLike
 
     if not isinstance(policy_kwargs, Mapping):
@@ -280,7 +282,7 @@ def _policy_arguments(policy_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     for key, known in (
         ("activation_fn", ACTIVATIONS),
         ("optimizer_class", {**OPTIMIZERS, "RMSpropTFLike": RMSpropTFLike}),
-        ("features_extractor_class", {"ImpalaCNN": ImpalaCNN, "NatureCNN": NatureCNN}),
+        ("features_extractor_class", {"ImpalaCNN": ImpalaCNN, "MinAtarCNN": MinAtarCNN, "NatureCNN": NatureCNN}),
     ):
         if isinstance(arguments.get(key), str):
             arguments[key] = _named_class(key, arguments[key], known)

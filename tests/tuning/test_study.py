@@ -1,0 +1,198 @@
+"""Studies: who works on what, what ends a trial, what is confirmed. Scores are invented here; nothing is trained."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import optuna
+import pytest
+
+from proximo.errors import ProximoError
+from proximo.training.run_lock import living_holder
+from proximo.tuning import Space, Study
+from proximo.tuning.pruning import is_worse
+from proximo.tuning.study import Settings, StudyError, rungs_of
+from proximo.zoo import load_preset
+from proximo.zoo.presets import PresetFile
+
+
+def new_study(path: Path, **settings) -> Study:
+    start = load_preset("ppo", "Pendulum-v1").changed(n_timesteps=9000)
+    rungs = settings.pop("rungs", (3000, 9000))
+    space = Space.from_table("ppo", start, {"gamma": {"low": 0.9, "high": 0.999}}, 20_000)
+    return Study.create(path, Settings(env="Pendulum-v1", algo="ppo", rungs=rungs, **settings), space)
+
+
+def work(study: Study, score) -> list[str]:
+    """Do all that is left; ``score`` gives a trial's score by (number, rung, seed)."""
+    done = []
+    while (job := study.next_job()) is not None:
+        verdict = "goes on"
+        while verdict == "goes on":
+            seed = job.waiting_seeds()[0]
+            done.append(f"{job.name}/{job.rung}/{seed}")
+            job.record(seed, score(job.number, job.rung, seed), job.rungs[job.rung])
+            verdict = study.judge(job)
+        job.release()
+    return done
+
+
+def test_rungs():
+    assert rungs_of(100, 1, 3) == (100,)
+    assert rungs_of(100, 3, 3) == (11, 33, 100)
+    with pytest.raises(StudyError, match="100 steps are too few for 9 rungs"):
+        rungs_of(100, 9, 3)
+
+
+def test_halving_lets_the_best_go_on_and_fresh_seeds_decide(tmp_path):
+    study = new_study(tmp_path / "study", trials=9, seeds=(1, 2), pruner="none", fresh_seeds=(7, 8, 9))
+    # the later, the better; on fresh seeds trial 7 is the best
+    fresh = {7: 50.0}
+    done = work(study, lambda number, rung, seed: fresh.get(number, number) if seed > 6 else number + rung)
+    assert len(done) == len(set(done))
+    assert study.is_over()
+    assert study.counts() == {"complete": 9, "pruned": 0, "running": 0, "fail": 0}  # each was the best so far
+    assert [trial.number for trial in study.best_trials()[:3]] == [8, 7, 6]
+    assert [job.number for job in study.confirmations()] == [8, 7, 6, 0]
+    assert study.best_confirmed().number == 7
+    assert study.best_preset() == tomllib.loads((study.path / "trials" / "0007" / "preset.toml").read_text())
+    preset = PresetFile.read(study.path / "trials" / "0007" / "preset.toml")
+    assert (preset.algo, preset.env) == ("ppo", "Pendulum-v1")
+    assert 0.9 <= preset.preset("ppo", "Pendulum-v1").arguments["gamma"] <= 0.999
+
+
+def test_the_first_trial_is_the_start_as_it_is(tmp_path):
+    study = new_study(tmp_path / "study", trials=2, seeds=(1,))
+    job = study.next_job()
+    assert PresetFile.read(job.preset_file).preset("ppo", "Pendulum-v1").as_row() == study.space.start.as_row()
+    assert study.study.trials[0].params["gamma"] == 0.9
+    job.release()
+
+
+def test_worse_trials_are_ended_at_their_rung(tmp_path):
+    study = new_study(tmp_path / "study", trials=6, seeds=(1, 2), pruner="none")
+    done = work(study, lambda number, rung, seed: -number)
+    assert study.counts() == {"complete": 1, "pruned": 5, "running": 0, "fail": 0}
+    assert [name for name in done if "/1/" in name] == ["0/1/1", "0/1/2"]
+    assert study.study.trials[3].intermediate_values == {3000: -3.0}
+
+
+def test_the_median_ends_a_trial_between_its_seeds(tmp_path):
+    study = new_study(tmp_path / "study", trials=6, seeds=(1, 2, 3), rungs=(9000,))
+    done = work(study, lambda number, rung, seed: -100.0 if number == 5 else number)
+    assert [name for name in done if name.startswith("5/")] == ["5/0/1"]  # five others had a first seed, all better
+    assert study.state_of(5) == "pruned"
+    assert study.study.trials[5].intermediate_values == {9000: -100.0}
+    assert study.counts()["complete"] == 5
+
+
+def test_wilcoxon_needs_four_pairs_to_be_sure():
+    seeds = (1, 2, 3)
+    best = {0: {1: 1.0, 2: 2.0, 3: 3.0}, 1: {1: 11.0, 2: 12.0, 3: 13.0}}
+    worse = {0: {1: 0.0, 2: 1.5, 3: 2.9}}
+    assert not is_worse("wilcoxon", worse, [best], 0, 2, seeds)
+    assert is_worse("wilcoxon", {**worse, 1: {1: 10.0}}, [best], 1, 2, seeds)
+    assert not is_worse("wilcoxon", {**worse, 1: {1: 11.5}}, [best], 1, 2, seeds)
+    assert not is_worse("none", {**worse, 1: {1: 10.0}}, [best], 1, 2, seeds)
+    with pytest.raises(StudyError, match="never sure; it needs 4"):
+        Settings(env="x", algo="ppo", rungs=(1,), seeds=(1, 2, 3), pruner="wilcoxon")
+
+
+def test_a_trial_that_was_left_is_taken_up_with_its_scores(tmp_path):
+    study = new_study(tmp_path / "study", trials=2, seeds=(1, 2))
+    job = study.next_job()
+    job.record(1, 5.0, 3000)
+    assert Study.open(study.path).next_job().number == 1  # trial 0 is in another's hands
+    job.release()
+    again = Study.open(study.path).next_job()
+    assert (again.number, again.scores, again.waiting_seeds()) == (0, {0: {1: 5.0}}, [2])
+    assert living_holder(again.folder) is not None
+
+
+def test_trials_that_fail_and_trials_that_diverge(tmp_path):
+    study = new_study(tmp_path / "study", trials=3, seeds=(1,), rungs=(9000,))
+    for diverged in (False, True):
+        job = study.next_job()
+        study.fail(job, "it broke", diverged)
+        job.release()
+    assert study.counts() == {"complete": 0, "pruned": 1, "running": 0, "fail": 1}
+    assert study.error_of(0) == "it broke"
+
+
+WORKER = textwrap.dedent(
+    """
+    import sys, time
+    from proximo.tuning import Study
+    study = Study.open(sys.argv[1])
+    while (job := study.next_job()) is not None:
+        verdict = "goes on"
+        while verdict == "goes on":
+            seed = job.waiting_seeds()[0]
+            print(f"{job.name}/{job.rung}/{seed}", flush=True)
+            if sys.argv[2] == "hangs":
+                time.sleep(600)
+            time.sleep(0.05)
+            job.record(seed, float(job.number), job.rungs[job.rung])
+            verdict = study.judge(job)
+        job.release()
+    """
+)
+
+
+def worker(study: Study, kind: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(study.path), kind], stdout=subprocess.PIPE, text=True, env=os.environ
+    )
+
+
+def test_processes_share_a_study_and_take_over_from_one_that_was_killed(tmp_path):
+    study = new_study(tmp_path / "study", trials=6, seeds=(1, 2), pruner="none")
+    hanging = worker(study, "hangs")
+    assert hanging.stdout.readline() == "0/0/1\n"
+    workers = [worker(study, "works") for _ in range(2)]
+    hanging.send_signal(signal.SIGKILL)
+    hanging.wait()
+    done = [line for process in workers for line in process.communicate(timeout=120)[0].split()]
+    assert [process.returncode for process in workers] == [0, 0]
+    done += work(study, lambda number, rung, seed: float(number))  # what the dead one held, if both came too early
+    assert len(done) == len(set(done)), done
+    trials = study.study.get_trials(deepcopy=False)
+    assert [trial.number for trial in trials] == list(range(6))
+    assert all(trial.state.is_finished() for trial in trials)
+    assert {name.split("/")[0] for name in done} == {str(number) for number in range(6)}
+    assert study.is_over()
+
+
+def test_more_trials_but_not_fewer(tmp_path):
+    study = new_study(tmp_path / "study", trials=1, seeds=(1,), rungs=(9000,))
+    work(study, lambda *_: 0.0)
+    assert study.is_over()
+    study.extend(2)
+    assert Study.open(study.path).settings.trials == 2
+    assert not study.is_over()
+    with pytest.raises(StudyError, match="has 2 trials, 1 are fewer"):
+        study.extend(1)
+
+
+def test_folders_that_are_no_study(tmp_path):
+    with pytest.raises(StudyError, match="is no study"):
+        Study.open(tmp_path)
+    (tmp_path / "study.toml").write_text("env = 'x'\n")
+    with pytest.raises(StudyError, match="does not describe a study"):
+        Study.open(tmp_path)
+    assert issubclass(StudyError, ProximoError)
+
+
+def test_optuna_reads_the_journal_by_itself(tmp_path):
+    study = new_study(tmp_path / "study", trials=2, seeds=(1,), rungs=(9000,))
+    work(study, lambda number, *_: float(number))
+    backend = optuna.storages.journal.JournalFileBackend(str(study.path / "journal.log"))
+    found = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+    assert [trial.value for trial in found.trials] == [0.0, 1.0]
+    assert found.best_trial.user_attrs["preset"].startswith('env = "Pendulum-v1"')
