@@ -17,10 +17,12 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import proximo
 import proximo.envs
+from proximo.cli.main import main
+from proximo.files.restricted_pickle import Name, write_pickle
 
 from .attacks import attacks
 from .conftest import Tally
-from .hostile_files import hostile_files, payloads
+from .hostile_files import hostile_files, members_of, payloads, serialized, zipped
 
 MEMORY_KIB = 256 * 1024
 SMALL = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "device": "cpu"}
@@ -103,3 +105,26 @@ def test_the_payloads_would_work(tmp_path: Path) -> None:
         except Exception as error:  # after the deed
             assert name == "in a state", error  # noqa: PT017
         assert marker.exists(), name
+
+
+def test_codes_of_a_file_do_not_reach_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Keys of a pickled dictionary are names that ``load`` asks for, and so are shown."""
+    model = stable_baselines3.PPO("MlpPolicy", "CartPole-v1", device="cpu")
+    model.save(tmp_path / "good.zip")
+    members = members_of((tmp_path / "good.zip").read_bytes())
+    data = json.loads(members["data"])
+    evil = write_pickle({"\x1b[2J\x9b31m\u202e": Name("os", "system")})
+    data["policy_kwargs"] = serialized(evil)
+    members |= {"data": json.dumps(data).encode(), "system_info.txt": b"\x1b[2J- OS: x"}
+    path = tmp_path / "\x1b[31mred.zip"
+    path.write_bytes(zipped(members))
+    assert main(["inspect", str(path)]) == 0
+    told = capfd.readouterr()
+    assert not {"\x1b", "\x9b", "\u202e"} & set(told.out + told.err)
+    assert main(["convert", str(path), str(tmp_path / "out.zip")]) == 2
+    told = capfd.readouterr()
+    assert not {"\x1b", "\x9b", "\u202e"} & set(told.out + told.err)
+    members |= {"data": json.dumps({**data, "policy_kwargs": {}}).encode()}
+    path.write_bytes(zipped(members))
+    proximo.PPO.load(path, print_system_info=True)
+    assert "\x1b" not in capfd.readouterr().out

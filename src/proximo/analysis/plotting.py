@@ -30,7 +30,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 LEGEND_WIDTH = 72  # characters
 LEGEND_LINES_WITHIN = 6
 MOST_COLUMNS = 4096
-MOST_NUMBERS = 2**24  # of all curves of a file: 16 bytes each
+MOST_NUMBERS = 2**23  # of all curves of a file: 16 bytes each
 
 LABELS = {
     "time/total_timesteps": "environment steps",
@@ -75,7 +75,7 @@ def read_curves(
             raise ValueError(f"{path} holds more than {MOST_NUMBERS} numbers; give a part of it")
         for name, value in row.items():
             curves.setdefault(name, _Curve()).add(place, _number(value))
-    return {name: curve.points() for name, curve in curves.items() if curve.x}
+    return {name: curves.pop(name).points() for name in list(curves) if curves[name].x}
 
 
 class _Curve:
@@ -91,7 +91,7 @@ class _Curve:
 
     def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """By rising x; of those with one x the last counts."""
-        x, y = np.array(self.x, np.float64), np.array(self.y, np.float64)
+        x, y = np.frombuffer(self.x, np.float64), np.frombuffer(self.y, np.float64)
         order = np.argsort(x, kind="stable")
         x, y = x[order], y[order]
         is_last = np.append(x[1:] != x[:-1], True)

@@ -1,0 +1,174 @@
+"""Run folders of strangers: nothing of them stalls, fills memory, writes elsewhere or speaks to the terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from faults.run_folders import good_files
+from proximo.cli.main import main
+from proximo.cli.report import content_of
+from proximo.cli.runs import Run
+from proximo.errors import ProximoError
+from proximo.reports.page import embedded_film
+
+from .conftest import Tally
+
+KIND = "hostile run folders"
+TIMES_THE_FILE = 12  # memory that reading a file of short cells may take: 16 bytes for a point of three characters
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name, data in good_files().items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def report(folder: Path) -> object:
+    return content_of([Run.open(folder)], embedded_film)
+
+
+def arrays(**members: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    return stream.getvalue()
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+def damaged_stream() -> bytes:
+    data = bytearray(arrays(timesteps=npy("x" * 500), results=npy("y" * 500)))
+    data[50:60] = b"\xff" * 10
+    return bytes(data)
+
+
+STEPS = npy("{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}", bytes(8))
+REFUSED: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "evaluations that unpack to a thousand times their length": (
+        "evaluations.npz",
+        lambda: arrays(
+            timesteps=STEPS,
+            results=npy(f"{{'descr': '<f8', 'fortran_order': False, 'shape': (1, {2**24})}}", bytes(2**27)),
+        ),
+    ),
+    "evaluations of more numbers than there is memory": (
+        "evaluations.npz",
+        lambda: arrays(timesteps=STEPS, results=npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2**50,)}")),
+    ),
+    "evaluations of a petabyte": (
+        "evaluations.npz",
+        lambda: arrays(
+            timesteps=STEPS, results=npy(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({2**50},)}}")
+        ),
+    ),
+    "evaluations with a header of brackets": ("evaluations.npz", lambda: arrays(timesteps=npy("(" * 5000))),
+    "evaluations with half a text": ("evaluations.npz", lambda: arrays(timesteps=npy("'''"), results=STEPS)),
+    "evaluations of texts": (
+        "evaluations.npz",
+        lambda: arrays(timesteps=STEPS, results=npy("{'descr': '|S1', 'fortran_order': False, 'shape': (1, 1)}", b"5")),
+    ),
+    "evaluations with a damaged stream": ("evaluations.npz", damaged_stream),
+    "versions nested without end": ("versions.json", lambda: b"[" * 100_000),
+    "versions of a million lists": ("versions.json", lambda: b"[" + b"[]," * 1_500_000 + b"[]]"),
+    "a journal of a hundred thousand events": ("journal.jsonl", lambda: b'{"event":""}\n' * 100_000),
+    "a journal of one line without end": ("journal.jsonl", lambda: b" " * (5 * 2**20)),
+    "metrics of one line without end": ("progress.csv", lambda: b"a," * (3 * 2**20)),
+    "metrics of too many columns": ("progress.csv", lambda: b",".join(b"c%d" % n for n in range(10_000)) + b"\n1,2\n"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_hostile_file_of_a_run_is_refused(name: str, run: Path, tally: Tally) -> None:
+    file, content = REFUSED[name]
+    (run / file).write_bytes(content())
+    with tally.case(KIND), pytest.raises(ProximoError):
+        report(run)
+
+
+def test_metrics_take_memory_in_proportion_to_their_length(run: Path, tally: Tally) -> None:
+    report(run)  # imports
+    columns = ["time/total_timesteps", *(f"c{number}" for number in range(99))]
+    rows = "\n".join(",".join([str(row), *["1"] * 99]) for row in range(5_000))
+    (run / "progress.csv").write_text(",".join(columns) + "\n" + rows)
+    size = (run / "progress.csv").stat().st_size
+    with tally.case(KIND):
+        from proximo.analysis.plotting import read_curves
+
+        tracemalloc.start()
+        try:
+            assert len(read_curves(run)) == 100
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < TIMES_THE_FILE * size, f"{peak / size:.1f} times the file"
+
+
+@pytest.mark.parametrize("name", ["result.json", "progress.csv", "journal.jsonl", "versions.json", "evaluations.npz"])
+def test_a_pipe_in_the_place_of_a_file_stalls_nobody(name: str, run: Path, tally: Tally) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    with tally.case(KIND):
+        report(run)
+
+
+@pytest.mark.parametrize("name", list(good_files()))
+def test_a_link_to_a_file_elsewhere_is_not_read(name: str, run: Path, tmp_path: Path, tally: Tally) -> None:
+    secret = tmp_path / "secret"
+    (run / name).rename(secret)
+    (run / name).symlink_to(secret)
+    with tally.case(KIND):
+        if name == "video.gif":
+            assert "leads out of the run folder" in str(report(run))
+        else:
+            with pytest.raises(ProximoError, match="leads out of the run folder"):
+                report(run)
+
+
+@pytest.mark.parametrize("words", [["plot"], ["watch"]])
+def test_nothing_is_written_through_a_link(
+    words: list[str], run: Path, tmp_path: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    for name in ("learning_curve.png", "video.gif"):
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(mine)
+    with tally.case(KIND):
+        assert main([*words, str(run)]) == 2
+        assert "leads out of the run folder" in capsys.readouterr().err
+        assert mine.read_text() == "precious"
+
+
+def test_names_are_neither_formulas_nor_markup_nor_codes(
+    run: Path, tally: Tally, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = 'env = "$x^$ [/bold] \\u001b[2J"\nalgo = "ppo"\nseed = 1\npreset = "x"\n'
+    (run / "config.toml").write_text(config)
+    (run.parent / "x[").mkdir()
+    odd = run.rename(run.parent / "x[" / "red] \x1b]0;title\x07")  # a path that ends a style
+    with tally.case(KIND):
+        assert main(["plot", str(odd), "-o", str(odd / "picture.png")]) == 0
+        assert (odd / "picture.png").is_file()
+        told = capfd.readouterr()
+        assert "\x1b" not in told.out + told.err
+        assert "[/red] ?]0;title" in told.out
+
+
+def test_a_broken_float_in_evaluations_is_left_out(run: Path) -> None:
+    np.savez(run / "evaluations.npz", timesteps=np.array([1]), results=np.array([[np.nan, 1.0]]))
+    report(run)
