@@ -16,8 +16,8 @@ from proximo.export.interface import make_interface
 from proximo.export.pipeline import observation_pipeline
 from tests.export.cases import CASES
 
-# one that has nearly everything, images, normal and squashed continuous actions
-QUICK = ("dictionary-lstm", "cnn", "gsde-squashed-sampled", "hybrid-masked-sampled")
+# one that has nearly everything; images; squashed continuous actions; a sample among those allowed
+QUICK = ("dictionary-lstm", "cnn", "gsde-squashed-sampled", "discrete-masked-sampled")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
