@@ -16,7 +16,7 @@ import pytest
 from proximo.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")])
 LARGE_NUMBERS = {"25_000": "512", "100_000": "512", "10_000": "512", "preset.n_timesteps": "512", "=100)": "=2)"}
 
 

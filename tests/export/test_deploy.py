@@ -17,12 +17,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-
 from examples.deploy.browser.build import build, fetch, train
 from examples.deploy.policy import Policy
-from proximo import PPO, make_vec_env
 from tests.family import MEMORY, SMALL, Corridor, everything
 from tests.reports.browser import CHROMIUM, DESKTOP, PHONE, Browser
+
+from proximo import PPO, make_vec_env
 
 DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"
 NPM_CACHE = Path(__file__).parents[2] / "build"

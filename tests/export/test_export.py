@@ -12,14 +12,14 @@ import onnxruntime
 import pytest
 import torch
 from gymnasium import spaces
+from tests.export.cases import ACTIONS, CASES, IMAGE, VECTOR, RandomObservations, with_weights
 
 from proximo import PPO
-from proximo.envs import DummyVecEnv, VecFrameStack, VecNormalize
 from proximo.cli.main import main
+from proximo.envs import DummyVecEnv, VecFrameStack, VecNormalize
 from proximo.errors import ExportError, MissingExtraError
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.encoders import BaseFeaturesExtractor
-from tests.export.cases import ACTIONS, CASES, IMAGE, VECTOR, RandomObservations, with_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SMALL: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 1}
