@@ -179,8 +179,7 @@ def _check_nothing_below(env: Any, inner: Any) -> None:
         if counts_as(inner, VecNormalize) and inner.norm_obs:
             raise ExportError(
                 f"VecNormalize lies below {type(env).__name__}, which may change what it has normalised: the graph "
-                "cannot do both. Wrap the environment in VecNormalize last and train on that; or export the model "
-                "loaded without an environment and with normalize=False, and normalise the observations yourself"
+                "cannot do both. Wrap the environment in VecNormalize last, and train on that"
             )
         inner = getattr(inner, "venv", None)
 
