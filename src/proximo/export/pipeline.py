@@ -149,8 +149,8 @@ def observation_pipeline(model: OnPolicyAlgorithm, normalizer: NormalizerFile | 
         env = inner
     space = model.observation_space if env is None else _flat_space(env, model)
     own = next((step for step in steps if isinstance(step.module, Normalize)), None)
-    if (content := _statistics_without_env(model, normalizer, own is not None)) is not None:
-        module = Normalize(content)
+    if (others := _statistics_without_env(model, normalizer, own is not None)) is not None:
+        module = Normalize(others)
         steps.insert(0, Step(module, module.reference))
     for step in steps:
         if isinstance(step.module, Normalize):

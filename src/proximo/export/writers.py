@@ -52,7 +52,7 @@ class OnnxFile:
     def write(self, program: torch.export.ExportedProgram, interface: Interface, metadata: Mapping[str, Any]) -> bytes:
         import onnx
 
-        names = {
+        names: dict[str, Any] = {
             "input_names": [port.name for port in interface.inputs],
             "output_names": [port.name for port in interface.outputs],
         }
