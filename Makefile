@@ -23,7 +23,7 @@ NUMERIC_TESTS := tests/test_rounding.py tests/backends tests/learners tests/pari
 	tests/agents/test_determinism.py tests/faults/test_determinism.py \
 	-k "not learns and not learn_on_kernels and not test_cartpole"
 
-.PHONY: help demo test lint test-arithmetic test-clients test-install dist-test test-slow bench bench-all format clean
+.PHONY: help demo test lint test-arithmetic test-clients test-install dist-test test-slow bench bench-all deploy-page format clean
 
 help:
 	@echo "make demo             install, train PPO on CartPole-v1 until solved, film the agent"
@@ -35,6 +35,7 @@ help:
 	@echo "make test-slow        the long proofs: trainings to a score, faults in great number"
 	@echo "make bench            the speed comparison with Stable-Baselines3"
 	@echo "make bench-all        that, and those with rllte, of PPG, of checkpoints and of clients: hours"
+	@echo "make deploy-page      build/deploy: CartPole in a web page, balanced by an exported policy; needs npm"
 	@echo "make format           format the code and mend what the linter can"
 	@echo "make clean            remove the virtual environment and all caches (runs stay)"
 
@@ -82,6 +83,9 @@ bench-all: bench $(VENV)-clients/.installed
 
 bench: $(VENV)/.installed-test
 	$(BIN)/proximo bench
+
+deploy-page: $(VENV)/.installed-test
+	$(BIN)/python examples/deploy/browser/build.py build/deploy
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff format .

@@ -9,9 +9,9 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
+from tests.family import HYBRID
 
 from proximo import A2C, DAAC, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO
-from tests.family import HYBRID
 
 
 class RandomObservations(gym.Env[Any, Any]):
@@ -50,7 +50,9 @@ ACTIONS: dict[str, Any] = {
     "nested": spaces.Tuple(
         [
             spaces.Discrete(2),
-            spaces.Tuple([spaces.Box(-1.0, 1.0, (1,)), spaces.Dict(z=spaces.MultiBinary(1), a=spaces.Box(0, 2, (2,), np.int64))]),
+            spaces.Tuple(
+                [spaces.Box(-1.0, 1.0, (1,)), spaces.Dict(z=spaces.MultiBinary(1), a=spaces.Box(0, 2, (2,), np.int64))]
+            ),
         ]
     ),
 }  # fmt: skip
@@ -79,7 +81,9 @@ def with_weights(model: Any) -> Any:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.policy.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * (0.3 if parameter.numel() < 5000 else 0.02))
+            parameter.add_(
+                torch.randn(parameter.shape, generator=generator) * (0.3 if parameter.numel() < 5000 else 0.02)
+            )
     return model
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -194,7 +195,8 @@ def _traced(graph: PolicyGraph) -> torch.export.ExportedProgram:
     batch = torch.export.Dim("batch")
     shapes = {port.name: {port.batch_axis: batch} for port in graph.interface.inputs}
     try:
-        with torch.no_grad(), _distribution_kept(graph.policy):
+        with torch.no_grad(), _distribution_kept(graph.policy), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The tensor attributes")  # recurrent layers keep a list of their weights
             return torch.export.export(graph, (graph.example(),), dynamic_shapes=(shapes,), strict=False)
     except Exception as error:
         raise ExportError(

@@ -62,12 +62,7 @@ class Interface:
     @property
     def inputs(self) -> list[Port]:
         read = [port for name, port in self.observations.items() if name not in self.unread]
-        return [
-            *read,
-            *(port for port in (self.masks, self.noise) if port),
-            *self.state,
-            *([self.start] * bool(self.start)),
-        ]  # type: ignore[list-item]
+        return [*read, *(port for port in (self.masks, self.noise, *self.state, self.start) if port is not None)]
 
     @property
     def outputs(self) -> list[Port]:

@@ -149,8 +149,8 @@ def observation_pipeline(model: OnPolicyAlgorithm, normalizer: NormalizerFile | 
         env = inner
     space = model.observation_space if env is None else _flat_space(env, model)
     own = next((step for step in steps if isinstance(step.module, Normalize)), None)
-    if (content := _statistics_without_env(model, normalizer, own is not None)) is not None:
-        module = Normalize(content)
+    if (others := _statistics_without_env(model, normalizer, own is not None)) is not None:
+        module = Normalize(others)
         steps.insert(0, Step(module, module.reference))
     for step in steps:
         if isinstance(step.module, Normalize):
@@ -179,8 +179,7 @@ def _check_nothing_below(env: Any, inner: Any) -> None:
         if counts_as(inner, VecNormalize) and inner.norm_obs:
             raise ExportError(
                 f"VecNormalize lies below {type(env).__name__}, which may change what it has normalised: the graph "
-                "cannot do both. Wrap the environment in VecNormalize last and train on that; or export the model "
-                "loaded without an environment and with normalize=False, and normalise the observations yourself"
+                "cannot do both. Wrap the environment in VecNormalize last, and train on that"
             )
         inner = getattr(inner, "venv", None)
 

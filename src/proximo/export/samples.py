@@ -48,8 +48,9 @@ def _rows(space: Space, rows: int, generator: np.random.Generator, mean: Any, va
         free = np.clip(mean + generator.standard_normal(shape) * scale * deviation, bottom, top)
         found = np.where(bounded, generator.uniform(bottom, top, shape), free)
     else:
-        bottom, top = low.astype(np.int64), np.minimum(high.astype(np.int64), 2**31)
-        found = generator.integers(bottom, top, shape, endpoint=True)
+        lowest, highest = low.astype(np.int64), np.minimum(high.astype(np.int64), 2**31)
+        found = generator.integers(lowest, highest, shape, endpoint=True).astype(np.float64)
+        bottom, top = lowest.astype(np.float64), highest.astype(np.float64)
     edges = [np.clip(np.zeros_like(bottom), bottom, top), bottom, top]
     if count := min(rows - 1, len(edges)):
         found[-count:] = edges[:count]

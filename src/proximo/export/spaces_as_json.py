@@ -38,7 +38,8 @@ def describe_space(space: Space) -> dict[str, Any]:
 
 def _bounds(values: Array) -> Any:
     """One number where all are alike; None for a bound that is none."""
-    plain = np.where(np.isfinite(values), values.astype(object), None)
+    plain = values.astype(object)
+    plain[~np.isfinite(values)] = None
     if plain.size and all(value == plain.flat[0] for value in plain.flat):
         first: Any = plain.flat[0]
         return first

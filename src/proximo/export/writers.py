@@ -17,6 +17,7 @@ from proximo.data import Array
 from proximo.errors import ExportError, MissingExtraError
 from proximo.export.interface import Interface
 
+TALKATIVE = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")
 METADATA_FILE = "policy.json"  # in a .pt2
 
 
@@ -51,7 +52,7 @@ class OnnxFile:
     def write(self, program: torch.export.ExportedProgram, interface: Interface, metadata: Mapping[str, Any]) -> bytes:
         import onnx
 
-        names = {
+        names: dict[str, Any] = {
             "input_names": [port.name for port in interface.inputs],
             "output_names": [port.name for port in interface.outputs],
         }
@@ -134,12 +135,14 @@ def _tidy(graph: Any) -> None:
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Without the exporter's remarks on packages that it could use, and on its own deprecated calls."""
-    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -193,6 +193,7 @@ def test_the_library_reads_what_a_trainer_saves(capsys):
     model = proximo.PPG.load(trainer.work_dir / "model.zip")
     likeliest, _ = trainer.learner.act(torch.as_tensor(observations), training=False)
     assert model.predict(observations, deterministic=True)[0].tolist() == likeliest.tolist()
+    assert model.export(trainer.work_dir / "policy.pt2").largest_difference <= 1e-5
     assert main(["inspect", str(trainer.work_dir / "model.zip")]) == 0
     assert main(["evaluate", str(trainer.work_dir), "--episodes", "2"]) == 0
     assert "PPG on CartPole-v1" in capsys.readouterr().out

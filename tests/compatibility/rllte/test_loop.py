@@ -139,6 +139,7 @@ def test_the_library_reads_what_an_agent_saves(kind, cartpole, capsys):
     model = LIBRARY[kind].load(agent.work_dir / "model.zip")
     expected, _ = agent.policy(torch.as_tensor(observations), training=False)
     assert model.predict(observations, deterministic=True)[0].tolist() == expected.tolist()
+    assert model.export(agent.work_dir / "policy.pt2").largest_difference <= 1e-5
     assert inspect_file(agent.work_dir / "model.zip").facts["algorithm"] == LIBRARY[kind].__name__
     assert main(["evaluate", str(agent.work_dir), "--episodes", "2"]) == 0
     assert f"{LIBRARY[kind].__name__} on CartPole-v1" in capsys.readouterr().out
@@ -152,6 +153,7 @@ def test_files_of_images_name_their_encoder():
     assert not (agent.work_dir / "config.toml").exists()  # these environments have no id
     model = proximo.PPO.load(agent.save("images"))
     assert model.policy.features_extractor.net_arch == (4, 8)
+    assert model.export(agent.work_dir / "policy.pt2").largest_difference <= 1e-5
     pictures = env.reset(seed=3)[0]
     torch.testing.assert_close(model.policy.predict_values(pictures), agent.policy.get_value(pictures))
 
