@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import wandb
 
 from proximo.cli.hub import Pull, Push
 from proximo.cli.train import parse_arguments
@@ -26,6 +27,7 @@ def test_python_of_the_guide_runs(name, tmp_path, monkeypatch, capsys):
     if name == "hub.md":
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    wandb.teardown()  # it remembers the folder in which its first run began
     names: dict[str, object] = {}
     for block in blocks(name, "python"):
         exec(compile(block, name, "exec"), names)

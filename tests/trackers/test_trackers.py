@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -17,6 +18,7 @@ import torch
 from proximo import PPO
 from proximo.cli import during, session
 from proximo.cli.main import main
+from proximo.training.callback_base import BaseCallback
 from proximo.training.loggers import Figure, HParam, Image, Logger, Video, configure, configure_logger
 from proximo.training.run_folder import GROUP_FILE
 from proximo.training.trackers import TRACKERS, make_tracker
@@ -189,6 +191,25 @@ def test_an_error_ends_the_run_as_failed(tmp_path, monkeypatch):
     at_step(512, fail, monkeypatch)
     run = trained(tmp_path / "runs", "--track", "mlflow", code=2)
     assert mlflow_run(run).info.status == "FAILED"
+
+
+def test_an_agent_of_rllte_ends_its_run(tmp_path, monkeypatch):
+    from proximo.rllte.agent import PPO as RlltePPO
+    from proximo.rllte.env.testing import make_discrete_env
+
+    monkeypatch.chdir(tmp_path)
+
+    class Failing(BaseCallback):
+        def _on_rollout_end(self) -> None:
+            if self.num_timesteps > 32:
+                raise ValueError("something broke")
+
+    for callback, status in ((None, "FINISHED"), (Failing(), "FAILED")):
+        env = make_discrete_env(num_envs=2, device="cpu")
+        agent = RlltePPO(env, num_steps=16, batch_size=32, hidden_dim=8)
+        with nullcontext() if callback is None else pytest.raises(ValueError, match="something broke"):
+            agent.train(num_train_steps=64, log_formats=["mlflow"], callback=callback)
+        assert mlflow_run(agent.work_dir).info.status == status
 
 
 def test_a_program_that_never_closes_its_logger(tmp_path):

@@ -24,7 +24,7 @@ from proximo.errors import EnvironmentStateError, ModelFileError
 from proximo.persistence import model_files
 from proximo.training.callbacks import BaseCallback, as_callback
 from proximo.training.checkpoints import CheckpointFolder, PeriodicCheckpoints
-from proximo.training.loggers import announce, configure
+from proximo.training.loggers import Ending, announce, configure
 from proximo.training.run_folder import RunFolder, file_name, make_unique_folder
 from proximo.training.signals import StopOnSignal
 
@@ -140,14 +140,16 @@ class HostRun:
         if evaluate is not None:
             callbacks.append(BeforeRollouts(evaluate_every, evaluate))
         stop = StopOnSignal(checkpoints if model.env is not None and model.env.has_state() else None)
+        ending: Ending = "failed"
         try:
             model._started, self._running = time.monotonic_ns(), True
             with _receiving_signals(stop):
                 steps = updates * model.n_steps * model.n_envs
                 model.learn(steps, [*callbacks, stop], log_interval=1, reset_num_timesteps=False, **options)
+            ending = "finished" if stop.signal_number is None else "interrupted"
         finally:
             self._seconds, self._running = self.seconds, False
-            model.logger.close()
+            model.logger.close(ending)
             model.set_logger(configure(None, []))  # until the next run's
         if stop.signal_number is not None:
             self._end_by_signal(stop, checkpoints)

@@ -46,7 +46,7 @@ def saying_what_failed(repository: str, doing: str) -> Iterator[None]:
     """Turn errors of the client and of the network into one line."""
     require_hub()
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
-    from huggingface_hub.utils import httpx
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # the one that the client uses
 
     try:
         yield

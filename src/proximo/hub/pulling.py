@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -125,7 +124,7 @@ def _convert(source: Path, target: Path, choice: Choice, downloads: Path, env: s
         listed = ", ".join(f"{name} ({number:g} stands in its place)" for name, number in replaced.items())
         warnings.warn(f"{choice.model} holds code, which is not run, as {listed}", stacklevel=2)
     model = agent.load(source, device="cpu", custom_objects=replaced)
-    normalize: Mapping[str, Any] | bool = False
+    normalize: dict[str, Any] = {}
     if choice.normalizer is not None:
         normalize, model._loaded_statistics = read_normalizer(downloads / choice.normalizer)
     model.save(target)
@@ -136,7 +135,7 @@ def _convert(source: Path, target: Path, choice: Choice, downloads: Path, env: s
         return None
     preset = preset_by_name("auto", algo, env)
     # of the preset the environments; the hyperparameters are those of the file
-    row = replace(preset, arguments={}, normalize=dict(normalize) if normalize else False).as_row()
+    row = replace(preset, arguments={}, normalize=normalize or False).as_row()
     return {"env": env, "algo": algo, "seed": 0, "preset": preset.name, **row}
 
 

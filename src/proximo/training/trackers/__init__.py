@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from proximo.errors import near_matches
-from proximo.training.trackers.base import TrackedRun
+
+if TYPE_CHECKING:
+    from proximo.training.trackers.base import TrackedRun
 
 TRACKERS = ("wandb", "mlflow", "trackio")
 """What ``configure(folder, [...])`` and ``proximo train --track`` know beside TensorBoard."""

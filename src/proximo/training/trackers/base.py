@@ -188,16 +188,17 @@ class RunRecord:
         try:
             with self.path.open("rb") as stream:
                 found = parse_json(stream.read(_RECORD_BYTES + 1), Budgets(), str(self.path))
-            if not isinstance(found, dict) or type(found.get("step")) is not int or "id" not in found:
+            step = found.pop("step", None) if isinstance(found, dict) else None
+            if not isinstance(found, dict) or not isinstance(step, int) or "id" not in found:
                 raise ModelFileError("it has no id and step")
-            step = found.pop("step")
-            if not all(isinstance(text, str) and _IDENTITY.fullmatch(text) for text in found.values()):
+            names = {key: text for key, text in found.items() if isinstance(text, str) and _IDENTITY.fullmatch(text)}
+            if names.keys() != found.keys():
                 raise ModelFileError("ids and names are letters, digits and . _ -")
         except ModelFileError as error:
             raise TrackerError(
                 f"{self.path} does not name the run of a tracker ({error}); remove it to begin a new run there"
             ) from error
-        self.identity, self.step = found, step
+        self.identity, self.step = names, step
 
     def write(self, step: int) -> None:
         text = json.dumps({**self.identity, "step": step}).encode()

@@ -66,8 +66,8 @@ class WandbRun(TrackedRun):
     def _write_picture(self, key: str, path: Path, step: int) -> None:
         import wandb
 
-        is_film = path.suffix != ".png"
-        shown = wandb.Video(str(path), format=path.suffix[1:]) if is_film else wandb.Image(str(path))
+        # of a file the suffix says the format
+        shown = wandb.Image(str(path)) if path.suffix == ".png" else wandb.Video(str(path))
         self.run.log({key: shown}, step=step)
 
     def write_result(self, values: Mapping[str, float], step: int) -> None:
