@@ -99,7 +99,7 @@ def main() -> None:
     options = parser.parse_args()
     model = train(options.steps, options.seed)
     model.save("connect_four")
-    print(f"won {100 * share_won(model, 200):.1f} % of 200 games against a random player")
+    print(f"won {100 * share_won(model, 200):.1f} % of 200 games against a random player")  # noqa: T201
 
 
 if __name__ == "__main__":

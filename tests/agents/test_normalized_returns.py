@@ -130,7 +130,9 @@ def test_an_endless_reward_of_a_thousand_is_worth_two_thousand(algorithm: Any) -
         "MlpPolicy", env, n_steps=16, gamma=0.5, learning_rate=3e-3, seed=0, normalize_returns=True, **arguments
     )
     model.learn(12_000)
-    assert restored_value(model, np.zeros((1, 1), np.float32)) == pytest.approx(2000.0, rel=0.03 if algorithm is PPO else 0.06)
+    assert restored_value(model, np.zeros((1, 1), np.float32)) == pytest.approx(
+        2000.0, rel=0.03 if algorithm is PPO else 0.06
+    )
 
 
 @pytest.mark.parametrize("algorithm", [PPO, A2C, PPG, DAAC, TRPO, RecurrentPPO])
@@ -171,11 +173,15 @@ def test_switched_off_the_value_means_the_same() -> None:
     model.learning_rate = 1e-30  # nothing but the change of units moves the value
     model.learn(32, log_interval=None)
     assert model.return_moments == ReturnMoments()
-    assert restored_value(model, observation) == pytest.approx(before, abs=float(32 * np.finfo(np.float32).eps * deviation))
+    assert restored_value(model, observation) == pytest.approx(
+        before, abs=float(32 * np.finfo(np.float32).eps * deviation)
+    )
 
 
 def test_a_rollout_of_returns_that_are_all_alike() -> None:
-    model = A2C("MlpPolicy", make_vec_env(lambda: EndlessEnv(1), n_envs=4), n_steps=4, gamma=0.0, normalize_returns=True)
+    model = A2C(
+        "MlpPolicy", make_vec_env(lambda: EndlessEnv(1), n_envs=4), n_steps=4, gamma=0.0, normalize_returns=True
+    )
     model.learn(64)
     assert np.isfinite(model.policy.parameters_to_vector()).all()
 

@@ -113,7 +113,9 @@ def check_normalized_returns(policy: ActorCriticPolicy, buffer: RolloutBuffer, r
 def check_mirror(model: Any, mirror: Mirror) -> None:
     """Raise where mirrored samples cannot train; ``model`` has its spaces, its policy and its buffer."""
     if model.config_class not in (PPOConfig, A2CConfig):
-        raise ValueError(f"{model.run_name} does not train on mirrored samples; use PPO, MaskablePPO or A2C with a Mirror")
+        raise ValueError(
+            f"{model.run_name} does not train on mirrored samples; use PPO, MaskablePPO or A2C with a Mirror"
+        )
     if model.policy_class.recurrent:
         raise ValueError(
             "a Mirror doubles single steps, and a policy with memory trains on sequences, whose mirrored memory nobody "
@@ -122,7 +124,9 @@ def check_mirror(model: Any, mirror: Mirror) -> None:
     if model.aug_coef != ActorCriticConfig.aug_coef:
         raise ValueError(f"aug_coef is {model.aug_coef}, but a Mirror adds no term that it could weigh; leave it out")
     if not is_stock(model.rollout_buffer):
-        raise ValueError(f"a Mirror doubles the library's own rollout buffer, not a {type(model.rollout_buffer).__name__}")
+        raise ValueError(
+            f"a Mirror doubles the library's own rollout buffer, not a {type(model.rollout_buffer).__name__}"
+        )
     if model.intrinsic_reward is not None and model.intrinsic_reward.own_value:
         raise ValueError("a Mirror knows nothing of the values of an intrinsic reward; leave own_value out")
     mirror.check(model.observation_space, model.action_space)

@@ -27,7 +27,14 @@ from proximo.files.encoding import register_class
 from proximo.files.fields import decode_fields, encode_fields
 from proximo.files.plain_text import brief, printable
 from proximo.functional.actions import check_masks, first_action, fit_to_box, restore_structure
-from proximo.functional.spaces import Space, batch_observation, flatten_given, get_action_dim, obs_as_tensor, preprocess_obs
+from proximo.functional.spaces import (
+    Space,
+    batch_observation,
+    flatten_given,
+    get_action_dim,
+    obs_as_tensor,
+    preprocess_obs,
+)
 from proximo.networks.distributions import (
     DiagGaussianDistribution,
     Distribution,
@@ -355,9 +362,7 @@ class ActorCriticPolicy(BasePolicy):
                 f"{type(self).__name__} overrides make_features_extractor(), which makes one for all keys; give the "
                 "class as features_extractor_class, to be made for actor_keys and critic_keys"
             )
-        return self.features_extractor_class(
-            seen_space(self.observation_space, keys), **self.features_extractor_kwargs
-        )
+        return self.features_extractor_class(seen_space(self.observation_space, keys), **self.features_extractor_kwargs)
 
     def _seen_by(self, features_extractor: nn.Module, obs: TensorObservation) -> TensorObservation:
         if features_extractor is self.pi_features_extractor:

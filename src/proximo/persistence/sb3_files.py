@@ -260,7 +260,13 @@ def _written_fields(model: OnPolicyAlgorithm) -> tuple[str, dict[str, Any]]:
     hyperparameters = {
         name: _schedule(name, getattr(model, name))
         for name in model.config_class.__dataclass_fields__
-        if name not in ("use_rms_prop", "rms_prop_eps", "aug_coef", "normalize_returns")  # the policy's arguments hold the first two
+        if name
+        not in (
+            "use_rms_prop",
+            "rms_prop_eps",
+            "aug_coef",
+            "normalize_returns",
+        )  # the policy's arguments hold the first two
     }
     kwargs = {name: _argument(value, f"policy_kwargs[{name!r}]") for name, value in model.policy_kwargs.items()}
     data = {
