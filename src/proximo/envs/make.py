@@ -124,7 +124,8 @@ def make_vec_env(
 
     Each copy is made, wrapped in a ``Monitor`` (writing ``<monitor_dir>/<index>.monitor.csv`` if a folder is given),
     then in ``wrapper_class``; MiniGrid's without one in :func:`wrap_minigrid`. Copy ``i`` gets the seed ``seed + i`` at
-    the first reset, its action space ``seed + start_index + i``. Workers instead of a loop: ``vec_env_cls=SubprocVecEnv``.
+    the first reset, its action space ``seed + start_index + i``. Workers instead of a loop:
+    ``vec_env_cls=SubprocVecEnv``.
 
     Under ``torchrun`` each process makes ``n_envs`` of its own, and ``i`` counts those of all processes; where they
     make different numbers, a model with a seed puts that right.
