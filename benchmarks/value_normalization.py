@@ -1,4 +1,6 @@
-"""Pendulum with rewards of another size, with and without ``normalize_returns``: ``python -m benchmarks.value_normalization``.
+"""Pendulum with rewards of another size, with and without ``normalize_returns``.
+
+``python -m benchmarks.value_normalization``
 
 Prints the mean return of 20 deterministic episodes, in the environment's own rewards, for each seed.
 """
@@ -54,7 +56,10 @@ def main() -> None:
         for normalize_returns in (False, True):
             found = [trained_return(scale, normalize_returns, seed, options.steps) for seed in range(options.seeds)]
             shown = ", ".join(f"{value:.0f}" for value in found)
-            print(f"scale {scale:g}, normalize_returns={normalize_returns}: mean {np.mean(found):.0f} ({shown})", flush=True)
+            print(
+                f"scale {scale:g}, normalize_returns={normalize_returns}: mean {np.mean(found):.0f} ({shown})",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

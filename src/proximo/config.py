@@ -147,7 +147,7 @@ def _check_value(name: str, value: Any, check: Check) -> None:
 class OnPolicyConfig:
     """Hyperparameters that every on-policy algorithm shares."""
 
-    learning_rate: float | Schedule = hyperparameter(
+    learning_rate: float | Schedule | str = hyperparameter(
         "Step size of the optimiser, or a function of the remaining progress (1 to 0).", check=SCHEDULE
     )
     n_steps: int = hyperparameter(

@@ -14,6 +14,8 @@ CASES: list[tuple[str, tuple[int, ...], int, dict[str, Any]]] = [
     ("discrete", (2, 2), 300, {}),
     ("discrete", (1, 3), 300, {}),
     ("box", (3, 5), 600, {}),
+    ("scales", (3, 5), 600, {}),
+    ("mirror", (3, 5), 600, {}),
     ("normalized", (3, 5), 600, {}),
     ("target_kl", (4, 4), 800, {}),
     ("sde", (3, 3), 450, {}),

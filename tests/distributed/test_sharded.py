@@ -20,6 +20,7 @@ CASES: list[tuple[str, tuple[int, ...], int, dict[str, Any]]] = [
     ("discrete", (1, 7), ONE_ROLLOUT, FEW),
     ("box", (3, 5), ONE_ROLLOUT, {**TORCH, "clip_range_vf": 0.2, "ent_coef": 0.01}),
     ("normalized", (3, 5), ONE_ROLLOUT, TORCH),
+    ("scales", (3, 5), ONE_ROLLOUT, TORCH),
     ("target_kl", (4, 4), ONE_ROLLOUT, TORCH),
     ("masks", (3, 5), ONE_ROLLOUT, TORCH),
     ("a2c", (3, 5), 6 * 8, TORCH),

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo import A2C, PPG, PPO, TRPO, MaskablePPO, RecurrentPPO
+from proximo.augmentation import Mirror
 from proximo.envs import VecEnv, VecNormalize, make_vec_env
 from proximo.exploration import RND
 from proximo.training.callbacks import BaseCallback
@@ -62,6 +63,7 @@ def environments(count: int, normalize: bool = False, **arguments: Any) -> VecEn
 SMALL = {"policy_kwargs": {"net_arch": [16, 16]}, "seed": 3}
 PPO_SMALL = {**SMALL, "n_steps": 24, "batch_size": 32, "n_epochs": 3, "learning_rate": 3e-3}
 CONTINUOUS = {"continuous": True}
+MIRROR = Mirror(observation_signs=[-1, -1, 1], action_signs=[-1, -1])
 
 # name → (class, policy, arguments, arguments of the environments, normalised)
 CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, Any], bool]] = {
@@ -71,6 +73,8 @@ CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, Any], bool]] = {
     "target_kl": (PPO, "MlpPolicy", {**PPO_SMALL, "target_kl": 0.003, "n_epochs": 6}, {}, False),
     "sde": (PPO, "MlpPolicy", {**PPO_SMALL, "use_sde": True, "sde_sample_freq": 5}, CONTINUOUS, False),
     "rnd": (PPO, "MlpPolicy", {**PPO_SMALL, "intrinsic_reward": RND}, {}, False),
+    "scales": (PPO, "MlpPolicy", {**PPO_SMALL, "normalize_returns": True, "learning_rate": "kl_0.01"}, CONTINUOUS, False),
+    "mirror": (PPO, "MlpPolicy", {**PPO_SMALL, "augmentation": MIRROR}, CONTINUOUS, False),
     "masks": (MaskablePPO, "MlpPolicy", PPO_SMALL, {}, False),
     "a2c": (A2C, "MlpPolicy", {**SMALL, "n_steps": 6}, {}, False),
     "trpo": (TRPO, "MlpPolicy", {**SMALL, "n_steps": 24, "batch_size": 32, "n_critic_updates": 2}, {}, False),

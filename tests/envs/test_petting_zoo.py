@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -28,8 +28,8 @@ class ComingAndGoing(ParallelEnv):
     Rewards are 10 · number + time.
     """
 
-    metadata = {"name": "coming_and_going"}
-    possible_agents = ["a", "b", "c"]
+    metadata: ClassVar[Any] = {"name": "coming_and_going"}
+    possible_agents: ClassVar[Any] = ["a", "b", "c"]
     render_mode = None
 
     def observation_space(self, agent: str) -> Any:
@@ -207,7 +207,7 @@ class Unlike(ComingAndGoing):
 def test_errors_of_parallel_environments() -> None:
     env = as_vec_env(Leaving())
     env.reset()
-    with pytest.raises(ValueError, match="agent 'b' .* has left without"):
+    with pytest.raises(ValueError, match=r"agent 'b' .* has left without"):
         env.step(np.zeros(3, int))
     with pytest.raises(ValueError, match="the observation_space differs"):
         as_vec_env(Unlike())
@@ -245,7 +245,7 @@ def test_a_game_of_petting_zoo() -> None:
 class Countdown(AECEnv):
     """Three players take 1 or 2 from five stones in turn; who takes the last one wins 2, the others lose 1."""
 
-    metadata = {"name": "countdown"}
+    metadata: ClassVar[Any] = {"name": "countdown"}
     render_mode = None
 
     def __init__(self) -> None:
@@ -261,7 +261,12 @@ class Countdown(AECEnv):
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
         self.agents, self.stones = list(self.possible_agents), 5
-        for name, value in (("rewards", 0), ("_cumulative_rewards", 0), ("terminations", False), ("truncations", False)):
+        for name, value in (
+            ("rewards", 0),
+            ("_cumulative_rewards", 0),
+            ("terminations", False),
+            ("truncations", False),
+        ):
             setattr(self, name, dict.fromkeys(self.agents, value))
         self.infos: Any = {agent: {} for agent in self.agents}
         self.agent_selection = "x"

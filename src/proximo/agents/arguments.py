@@ -9,7 +9,8 @@ from proximo.config import OnPolicyConfig, describe_constructor
 
 SHARED_ARGUMENTS = {
     "policy": "The policy: a name such as MlpPolicy, CnnPolicy or MultiInputPolicy, or a class.",
-    "env": "What to train on: an id, a gymnasium environment or VectorEnv, an EnvPool, or a vector environment.",
+    "env": "What to train on: an id, a gymnasium environment or VectorEnv, an EnvPool, a PettingZoo environment, or a "
+    "vector environment.",
     "use_sde": "Explore continuous actions with state-dependent noise (gSDE) instead of independent noise.",
     "sde_sample_freq": "Steps between new noise matrices of gSDE; -1 draws them once per rollout.",
     "rollout_buffer_class": "A subclass of RolloutBuffer, also of Stable-Baselines3's own; None is the library's own. "
@@ -26,7 +27,7 @@ SHARED_ARGUMENTS = {
     "precision": "float32, or bf16 to run forward pass and loss of the torch backend under autocast.",
     "intrinsic_reward": "A reward for what is new, of proximo.exploration, such as RND(); it is logged apart.",
     "augmentation": "A change of observations that policy and value shall not mind, such as RandomShift(); for Dict "
-    "observations a dictionary of them (DrAC, Raileanu et al. 2020).",
+    "observations a dictionary of them (DrAC, Raileanu et al. 2020). Or Mirror(…), for tasks with a symmetry.",
     "distributed": "Whether to train together with the other processes that torchrun started, and how: gathered (each "
     "learns from all rows) or sharded (each from its own); True is gathered on the fused backend, sharded on torch.",
     "config": "The algorithm's hyperparameters.",

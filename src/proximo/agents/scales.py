@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from proximo.agents.checks import check_normalized_returns
 from proximo.backends.runtime import Runtime
-from proximo.config import OnPolicyConfig
 from proximo.data import Array, Metrics, Schedule
 from proximo.exploration import IntrinsicReward
 from proximo.functional.return_moments import ReturnMoments, preserve_outputs
 from proximo.functional.schedules import FloatSchedule, KLAdaptiveRate
 from proximo.rollout.sharding import moments
 from proximo.rollout.storage import RolloutBuffer, estimate_advantages, put_into_units
-from proximo.training.loggers import Logger
 
 
 class ScaleSide:
     """Learning rates, and returns in units of their own deviation."""
 
     runtime: Runtime
-    config_class: Any
-    logger: Logger
+    config_class: ClassVar[type[Any]]
     policy: Any
     intrinsic_reward: IntrinsicReward | None
     learning_rate: float | Schedule | str
@@ -51,8 +48,7 @@ class ScaleSide:
         if self._adapted_rate is not None:  # of a saved model, or of another target until now
             adaptive.rate = self._adapted_rate
         elif adaptive.rate is None:
-            config: type[OnPolicyConfig] = self.config_class
-            adaptive.rate = config.__dataclass_fields__["learning_rate"].default
+            adaptive.rate = float(self.config_class.__dataclass_fields__["learning_rate"].default)
         self.lr_schedule, self._adapted_rate = adaptive, adaptive.rate
 
     def _adapt_learning_rate(self, metrics: Metrics) -> None:
@@ -64,7 +60,7 @@ class ScaleSide:
     def _update_learning_rate(self, optimizers: Iterable[torch.optim.Optimizer] | torch.optim.Optimizer) -> None:
         """Set and record the learning rate of the current progress; for subclasses with their own ``train``."""
         rate = self.lr_schedule(self._current_progress_remaining)
-        self.logger.record("train/learning_rate", rate)
+        self.logger.record("train/learning_rate", rate)  # type: ignore[attr-defined]
         for optimizer in [optimizers] if isinstance(optimizers, torch.optim.Optimizer) else optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
@@ -85,8 +81,8 @@ class ScaleSide:
         put_into_units(rollout, new.normalize)
         rollout.returns[:] = new.normalize(rollout.returns)
         rollout.advantages /= np.float32(new.deviation)
-        self.logger.record("train/return_mean", new.mean)
-        self.logger.record("train/return_std", new.deviation)
+        for name, value in {"return_mean": new.mean, "return_std": new.deviation}.items():
+            self.logger.record(f"train/{name}", value)  # type: ignore[attr-defined]
 
     def _moments_with(self, buffer: RolloutBuffer) -> ReturnMoments:
         """The moments with the returns of a rollout, of all processes'."""

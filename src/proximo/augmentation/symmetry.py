@@ -131,9 +131,13 @@ def _samples(space: Space) -> Observation:
     return np.stack([np.asarray(row) for row in rows])
 
 
+def _parts(observations: Any) -> dict[str, Array]:
+    return observations if isinstance(observations, dict) else {"": observations}
+
+
 def _check_same(what: str, space: Space, plain: Observation, once: Any, twice: Any) -> None:
-    pairs = {key: (part, once[key], twice[key]) for key, part in plain.items()} if isinstance(plain, dict) else None
-    for part, mirrored, back in pairs.values() if pairs is not None else ((plain, once, twice),):
+    for key, part in _parts(plain).items():
+        mirrored, back = _parts(once)[key], _parts(twice)[key]
         if np.shape(mirrored) != np.shape(part):
             raise ArgumentValueError(
                 f"the mirror makes {np.shape(mirrored)} of {what} {np.shape(part)} of {space}; expected the same shape"
@@ -148,20 +152,16 @@ def mirror_rollout(mirror: Mirror, rollout: Rollout, into: Rollout, action_space
     """Fill a rollout of twice as many environments: those of ``rollout``, and then their mirror images."""
     steps, environments = rollout.rewards.shape
     plain, other = slice(0, environments), slice(environments, 2 * environments)
-    whole = (slice(None), plain)
     for name in ("rewards", "values", "log_probs", "advantages", "returns"):
         memory, values = getattr(into, name), getattr(rollout, name)
         memory[:, plain] = memory[:, other] = values
-    stored, found = into.observations, rollout.observations
-    flat = _flat(found, steps * environments)
-    mirrored = mirror.observations(flat)
-    for key in stored if isinstance(stored, dict) else (None,):
-        memory = stored if key is None else stored[key]  # type: ignore[index, assignment]
-        memory[whole] = found if key is None else found[key]  # type: ignore[index]
-        image = mirrored if key is None else mirrored[key]  # type: ignore[index]
-        memory[:, other] = np.reshape(image, memory[:, other].shape)
+    found = _parts(rollout.observations)
+    images = _parts(mirror.observations(_flat(rollout.observations, steps * environments)))
+    for key, memory in _parts(into.observations).items():
+        memory[:, plain] = found[key]
+        memory[:, other] = np.reshape(images[key], memory[:, other].shape)
     actions = rollout.actions.reshape(steps * environments, -1)
-    into.actions[whole] = rollout.actions
+    into.actions[:, plain] = rollout.actions
     into.actions[:, other] = mirror.actions(actions, action_space).reshape(rollout.actions.shape)
     into.valid = None if rollout.valid is None else np.concatenate([rollout.valid] * 2, axis=1)
     into.action_masks = None

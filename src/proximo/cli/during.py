@@ -14,7 +14,7 @@ from proximo.cli.console import output
 from proximo.cli.playing import FILM_SECONDS, film, render_without_display
 from proximo.cli.runs import Run
 from proximo.envs import as_vec_env, sync_envs_normalization, unwrap_vec_normalize
-from proximo.envs.adapters.procgen import is_procgen_id
+from proximo.envs.adapters.procgen import is_stepped_by_env_pool
 from proximo.training.callback_base import BaseCallback, counters_only
 from proximo.training.callbacks import EvalCallback
 from proximo.training.checkpoints import PeriodicCheckpoints
@@ -44,7 +44,7 @@ class PeriodicEvaluation(EvalCallback):
         self.journal = journal
         self.is_ending: Callable[[], bool] = lambda: False
         self.seed = config.seed + EVALUATION_SEED
-        self.takes_seeds = not is_procgen_id(config.env)  # EnvPool is seeded when it is made, and never again
+        self.takes_seeds = not is_stepped_by_env_pool(config.env)  # which is seeded when it is made, and never again
         n_envs = min(config.preset.n_envs, episodes)
         super().__init__(
             make_preset_env(config.preset, config.env, n_envs=n_envs, seed=self.seed, training=False),

@@ -87,7 +87,9 @@ class Train:
     """What to train, for how long, and what to leave behind."""
 
     env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of the given run")] = flag(
-        "Id of the environment, such as CartPole-v1.", ""
+        "Id of the environment, such as CartPole-v1; procgen:starpilot (procgen:starpilot-easy) for Procgen's games, "
+        "envpool:Pong-v5 for environments that EnvPool steps, my_package:MyEnv-v0 for those of a module.",
+        "",
     )
     resume: Annotated[OptionalPath, default_is("a new run")] = flag(
         "A run to go on with from its newest checkpoint, exactly; or one of its checkpoints, RUN/checkpoints/NAME; or"

@@ -100,8 +100,8 @@ def run(words: Sequence[str]) -> int:
     arguments = parse(Tune, "tune", SUMMARY, EXAMPLES, words)
     check_values(arguments)
     from proximo.cli.console import output
-    from proximo.cores import usable_cores
     from proximo.cli.tune_session import TuneSession
+    from proximo.cores import usable_cores
     from proximo.training.run_folder import to_toml
     from proximo.tuning.study import Study, require_optuna
 

@@ -17,11 +17,13 @@ from proximo.envs.dependencies import naming_the_extra
 from proximo.envs.vector.dummy import DummyVecEnv, is_wrapped, require_gymnasium_env, unwrap_wrapper
 from proximo.envs.vector.vec_env import VecEnv
 from proximo.envs.wrappers.atari import AtariWrapper
+from proximo.envs.wrappers.minigrid import with_numbers
 from proximo.envs.wrappers.monitor import Monitor
 from proximo.errors import MissingExtraError, near_matches
 
 __all__ = ["is_wrapped", "make_atari_env", "make_env", "make_vec_env", "unwrap_wrapper"]
 
+MINIGRID_IDS = re.compile(r"^(MiniGrid|BabyAI)-")
 ATARI_IDS = re.compile(r"^ALE/|NoFrameskip-v\d+$")
 
 
@@ -38,7 +40,7 @@ class _Plugin(NamedTuple):
 _PLUGINS = (
     _Plugin("ale_py", "ale-py", "atari", ATARI_IDS),
     _Plugin("pybullet_envs_gymnasium", "pybullet_envs_gymnasium", "pybullet", re.compile(r"BulletEnv-v\d+$")),
-    _Plugin("minigrid", "minigrid", "minigrid", re.compile(r"^(MiniGrid|BabyAI)-")),
+    _Plugin("minigrid", "minigrid", "minigrid", MINIGRID_IDS),
     _Plugin("minatar", "minatar", "minatar", re.compile(r"^MinAtar/"), "proximo.envs.adapters.minatar"),
 )
 
@@ -91,9 +93,15 @@ def _import_plugins(env_id: str) -> None:
 def versioned_id(env_id: str) -> str:
     """An id of gymnasium's registry with the newest version, if it names none; any other id as it is.
 
+    A game of Procgen's such as ``procgen:starpilot`` gets the name that EnvPool has for it.
+
     >>> versioned_id("CartPole"), versioned_id("CartPole-v0")
     ('CartPole-v1', 'CartPole-v0')
     """
+    if env_id.startswith("procgen:"):
+        from proximo.envs.adapters.procgen import procgen_id  # which needs this module
+
+        return procgen_id(env_id)
     if ":" in env_id or re.search(r"-v\d+$", env_id):
         return env_id
     _import_plugins(env_id)
@@ -117,8 +125,9 @@ def make_vec_env(
     """``n_envs`` monitored copies of an environment as one vector environment.
 
     Each copy is made, wrapped in a ``Monitor`` (writing ``<monitor_dir>/<index>.monitor.csv`` if a folder is given),
-    then in ``wrapper_class``. Copy ``i`` gets the seed ``seed + i`` at the first reset, its action space
-    ``seed + start_index + i``. Workers instead of a loop: ``vec_env_cls=SubprocVecEnv``.
+    then in ``wrapper_class``; MiniGrid's without one in :func:`wrap_minigrid`. Copy ``i`` gets the seed ``seed + i`` at
+    the first reset, its action space ``seed + start_index + i``. Workers instead of a loop:
+    ``vec_env_cls=SubprocVecEnv``.
 
     Under ``torchrun`` each process makes ``n_envs`` of its own, and ``i`` counts those of all processes; where they
     make different numbers, a model with a seed puts that right.
@@ -143,7 +152,7 @@ def make_vec_env(
                 env.action_space.seed(seed + index)
             filename = None if monitor_dir is None else os.path.join(monitor_dir, str(index))
             env = Monitor(env, filename=filename, **(monitor_kwargs or {}))
-            return env if wrapper_class is None else wrapper_class(env, **(wrapper_kwargs or {}))
+            return with_numbers(env) if wrapper_class is None else wrapper_class(env, **(wrapper_kwargs or {}))
 
         return make
 

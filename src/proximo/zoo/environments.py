@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,6 @@ from proximo.zoo.wrappers import WrapperEntry, name_and_arguments, wrapper_chain
 if TYPE_CHECKING:
     from proximo.envs import VecEnv
     from proximo.zoo.presets import Preset
-
-_MINIGRID_ID = re.compile(r"^(MiniGrid|BabyAI)-")
 
 
 def make_preset_env(
@@ -32,12 +29,16 @@ def make_preset_env(
     drawn (``render_mode``) by the wrappers, whose frames differ a little.
     """
     from proximo.envs import VecFrameStack, VecNormalize
-    from proximo.envs.adapters.procgen import is_procgen_id
+    from proximo.envs.adapters.env_pool import is_env_pool_atari
+    from proximo.envs.adapters.procgen import is_stepped_by_env_pool
 
     count = preset.n_envs if n_envs is None else n_envs
     settings = preset.env_kwargs if render_mode is None else {**preset.env_kwargs, "render_mode": render_mode}
-    if is_procgen_id(env_id):
-        env = _procgen(preset, env_id, count, seed, settings, workers)
+    frames = preset.frame_stack
+    if is_env_pool_atari(env_id):
+        env, frames = _env_pool_atari(preset, env_id, count, seed, settings, workers), 1
+    elif is_stepped_by_env_pool(env_id):
+        env = _env_pool(preset, env_id, count, seed, settings, workers)
     elif preset.atari_native and render_mode is None:
         env = _native_atari(preset, env_id, count, seed, settings, workers)
     else:
@@ -49,8 +50,8 @@ def make_preset_env(
         if not training:
             statistics.update(training=False, norm_reward=False)
         env = VecNormalize(env, **statistics)
-    if preset.frame_stack > 1:
-        env = VecFrameStack(env, preset.frame_stack)
+    if frames > 1:
+        env = VecFrameStack(env, frames)
     return env
 
 
@@ -68,14 +69,14 @@ def _copies(
         env_id,
         n_envs=count,
         seed=seed,
-        wrapper_class=wrapper_chain(_wrappers(preset, env_id)),
+        wrapper_class=wrapper_chain(preset.env_wrapper),
         env_kwargs=dict(settings),
         vec_env_cls=SubprocVecEnv if workers else DummyVecEnv,
         vec_env_kwargs=dict(workers) if isinstance(workers, Mapping) else None,
     )
 
 
-def _procgen(
+def _env_pool(
     preset: Preset,
     env_id: str,
     count: int,
@@ -83,13 +84,39 @@ def _procgen(
     settings: Mapping[str, Any],
     workers: Mapping[str, Any] | bool,
 ) -> VecEnv:
-    """Procgen's games all at once: EnvPool steps them in threads of its own."""
+    """EnvPool's environments all at once: it steps them in threads of its own. Procgen's games are among them."""
     from proximo.envs import make_env_pool
+    from proximo.envs.adapters.env_pool import env_pool_task
 
-    if workers or preset.env_wrapper:
-        given = "worker processes" if workers else f"the wrapper {preset.env_wrapper[0]}"
+    _refuse_for_env_pool(env_id, workers, preset.env_wrapper)
+    task = env_pool_task(env_id)
+    extra = "procgen" if task is None else "envpool"
+    return make_env_pool(task or env_id, count, 0 if seed is None else seed, extra=extra, **_without_mode(settings))
+
+
+def _env_pool_atari(
+    preset: Preset,
+    env_id: str,
+    count: int,
+    seed: int | None,
+    settings: Mapping[str, Any],
+    workers: Mapping[str, Any] | bool,
+) -> VecEnv:
+    """Atari from EnvPool, which does what the preset's wrapper and stack do by itself; the wrapper's skip too."""
+    from proximo.envs import make_env_pool_atari
+    from proximo.envs.adapters.env_pool import env_pool_task
+
+    others = tuple(entry for entry in preset.env_wrapper if entry != "AtariWrapper")
+    _refuse_for_env_pool(env_id, workers, others)
+    skipped = {name: value for name, value in _without_mode(settings).items() if (name, value) != ("frameskip", 1)}
+    stacked = {"stack_num": preset.frame_stack, **skipped}
+    return make_env_pool_atari(env_pool_task(env_id) or env_id, count, 0 if seed is None else seed, **stacked)
+
+
+def _refuse_for_env_pool(env_id: str, workers: Mapping[str, Any] | bool, wrappers: tuple[WrapperEntry, ...]) -> None:
+    if workers or wrappers:
+        given = "worker processes" if workers else f"the wrapper {wrappers[0]}"
         raise ValueError(f"{env_id} is stepped by EnvPool in threads of its own, and takes no {given}; leave it out")
-    return make_env_pool(env_id, count, 0 if seed is None else seed, extra="procgen", **settings)
 
 
 def _native_atari(
@@ -114,12 +141,11 @@ def _native_atari(
 
 def steps_by_itself(preset: Preset, env_id: str) -> bool:
     """Whether the environments are stepped in threads of their own, and take no worker processes."""
-    from proximo.envs.adapters.procgen import is_procgen_id
+    from proximo.envs.adapters.procgen import is_stepped_by_env_pool
 
-    return is_procgen_id(env_id) or preset.atari_native
+    return is_stepped_by_env_pool(env_id) or preset.atari_native
 
 
-def _wrappers(preset: Preset, env_id: str) -> tuple[WrapperEntry, ...]:
-    if not preset.env_wrapper and _MINIGRID_ID.match(env_id.rpartition(":")[2]):
-        return ("wrap_minigrid",)  # as they come, its observations hold a sentence, which no policy takes
-    return preset.env_wrapper
+def _without_mode(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """EnvPool knows no ``render_mode``."""
+    return {name: value for name, value in settings.items() if name != "render_mode"}

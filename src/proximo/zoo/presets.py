@@ -102,7 +102,7 @@ def load_preset(algo: str, env_id: str) -> Preset:
     rows = _rows(algo)
     name = env_id if env_id in rows else env_id.rpartition(":")[2]
     if name not in rows:
-        family = _family(name)
+        family = _family(env_id)
         name = family if family in rows else "default"
     return Preset.from_row(name, _resolved(rows, name, algo))
 
@@ -218,14 +218,18 @@ def _rows(algo: str) -> dict[str, dict[str, Any]]:
 
 
 def _family(env_id: str) -> str:
+    from proximo.envs.adapters.env_pool import is_env_pool_atari
     from proximo.envs.adapters.procgen import is_procgen_id
     from proximo.envs.make import ATARI_IDS
 
-    if is_procgen_id(env_id):
+    if is_env_pool_atari(env_id):
+        return "atari"
+    name = env_id.rpartition(":")[2]
+    if is_procgen_id(name):
         return "procgen"
-    if env_id.startswith("MinAtar/"):
+    if name.startswith("MinAtar/"):
         return "minatar"
-    return "atari" if ATARI_IDS.search(env_id) and "-ram" not in env_id else ""
+    return "atari" if ATARI_IDS.search(name) and "-ram" not in name else ""
 
 
 def _separate(tables: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

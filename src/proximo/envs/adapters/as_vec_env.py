@@ -16,6 +16,7 @@ from proximo.envs.make import make_env
 from proximo.envs.vector.dummy import DummyVecEnv, require_gymnasium_env
 from proximo.envs.vector.transpose import VecTransposeImage, needs_transpose
 from proximo.envs.vector.vec_env import VecEnv, is_vecenv_wrapped
+from proximo.envs.wrappers.minigrid import with_numbers
 from proximo.envs.wrappers.monitor import Monitor
 from proximo.functional.spaces import check_for_nested_spaces
 
@@ -26,8 +27,9 @@ def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
     Taken are: an environment id; a gymnasium ``Env``; a list of factories of these; a gymnasium ``VectorEnv``; an
     EnvPool made with ``env_type="gymnasium"``; a Stable-Baselines3 ``VecEnv``; a ``TorchVecEnv``; a proximo
     ``VecEnv``; a PettingZoo environment or a list of factories of them, parallel (a row for each agent) or in turns
-    (:class:`TurnBasedEnv`, whose other players move at random). Single environments get a ``Monitor`` unless they have one or ``monitor`` is False; channels-last images
-    are transposed.
+    (:class:`TurnBasedEnv`, whose other players move at random). Single environments get a ``Monitor`` unless they have
+    one or ``monitor`` is False; channels-last images are transposed; MiniGrid's grids are shown as images, without the
+    sentence.
 
     >>> as_vec_env("CartPole-v1").num_envs
     1
@@ -82,6 +84,7 @@ def _is_monitored(env: gym.Env[Any, Any]) -> bool:
 
 
 def _monitored(env: gym.Env[Any, Any], monitor: bool) -> gym.Env[Any, Any]:
+    env = with_numbers(env)
     return Monitor(env) if monitor and not _is_monitored(env) else env
 
 

@@ -12,6 +12,34 @@ from proximo.envs.adapters.qt import load_qt
 from proximo.envs.vector.vec_env import StepTransform, VecEnv
 from proximo.errors import MissingExtraError, near_matches
 
+PREFIX = "envpool:"
+
+
+def env_pool_task(env_id: str) -> str | None:
+    """EnvPool's name of an environment that the command line calls ``envpool:Pong-v5``; None for other ids.
+
+    >>> env_pool_task("envpool:Pong-v5"), env_pool_task("CartPole-v1")
+    ('Pong-v5', None)
+    """
+    return env_id.removeprefix(PREFIX) if env_id.startswith(PREFIX) else None
+
+
+def is_env_pool_atari(env_id: str) -> bool:
+    """Whether this is an Atari game that EnvPool runs, as ``envpool:Pong-v5``."""
+    task = env_pool_task(env_id)
+    if task is None:
+        return False
+    registered = _imported(task, "envpool").registration.registry.specs.get(task)
+    return registered is not None and registered[0] == "envpool.atari"
+
+
+def _imported(task_id: str, extra: str) -> Any:
+    try:
+        import envpool
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("envpool", extra, f"the environment {task_id!r}") from error
+    return envpool
+
 
 def make_env_pool(task_id: str, num_envs: int = 1, seed: int = 0, *, extra: str = "envpool", **settings: Any) -> VecEnv:
     """``num_envs`` environments of EnvPool's ``task_id``, seeded here once; ``settings`` go to ``envpool.make``.
@@ -20,10 +48,7 @@ def make_env_pool(task_id: str, num_envs: int = 1, seed: int = 0, *, extra: str 
     """
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")
-    try:
-        import envpool
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("envpool", extra, f"the environment {task_id!r}") from error
+    envpool = _imported(task_id, extra)
     known = envpool.list_all_envs()
     if task_id not in known:
         raise ValueError(f"EnvPool has no environment {task_id!r}: {near_matches(task_id, known)}")

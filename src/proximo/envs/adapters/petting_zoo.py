@@ -293,7 +293,13 @@ class TurnBasedEnv(gym.Env[Any, Any]):
             if agent == self.agent:
                 self._mask = mask
                 over = {"agent": agent} if terminated or truncated else {}
-                return observation, float(reward), bool(terminated), bool(truncated and not terminated), {**info, **over}
+                return (
+                    observation,
+                    float(reward),
+                    bool(terminated),
+                    bool(truncated and not terminated),
+                    {**info, **over},
+                )
             self.env.step(None if terminated or truncated else self._move(observation, mask, agent))
 
     def _move(self, observation: Any, mask: Array | None, agent: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proximo.envs.adapters.env_pool import make_env_pool
+from proximo.envs.adapters.env_pool import env_pool_task, make_env_pool
 from proximo.envs.vector.normalize import VecNormalize
 from proximo.envs.vector.vec_env import VecEnv
 from proximo.errors import near_matches
@@ -61,6 +61,26 @@ def is_procgen_id(env_id: str) -> bool:
     (True, False)
     """
     return any(env_id == _task_id(game, mode) for game in GAMES for mode in DISTRIBUTION_MODES)
+
+
+def is_stepped_by_env_pool(env_id: str) -> bool:
+    """Whether an id is of Procgen's or names EnvPool (``envpool:Pong-v5``)."""
+    return is_procgen_id(env_id) or env_pool_task(env_id) is not None
+
+
+def procgen_id(env_id: str) -> str:
+    """EnvPool's name for ``procgen:starpilot``, ``procgen:starpilot-easy``, or the id of the procgen package.
+
+    Without a mode it is hard, as there. Any other id stays as it is.
+
+    >>> procgen_id("procgen:starpilot"), procgen_id("procgen:maze-easy"), procgen_id("procgen:procgen-coinrun-v0")
+    ('StarpilotHard-v0', 'MazeEasy-v0', 'CoinrunHard-v0')
+    """
+    package, separator, name = env_id.partition(":")
+    if not separator or package != "procgen":
+        return env_id
+    game, _, mode = name.removeprefix("procgen-").removesuffix("-v0").partition("-")
+    return _task_id(game, mode or "hard")
 
 
 def _task_id(game: str, distribution_mode: str) -> str:

@@ -65,6 +65,14 @@ def wrap_minigrid(
     return wrappers.FlatObsWrapper(env)
 
 
+def with_numbers(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """MiniGrid's environments in :func:`wrap_minigrid`, where they still show a sentence; all others as they are."""
+    space = env.observation_space
+    if isinstance(space, spaces.Dict) and type(space.spaces.get("mission")).__name__ == "MissionSpace":
+        return wrap_minigrid(env)
+    return env
+
+
 def _grid_space(env: gym.Env[Any, Any]) -> spaces.Box:
     space = env.observation_space
     image = space.spaces.get("image") if isinstance(space, spaces.Dict) else None
