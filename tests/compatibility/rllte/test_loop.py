@@ -171,6 +171,13 @@ def test_files_of_images_name_their_encoder():
     torch.testing.assert_close(model.policy.predict_values(pictures), agent.policy.get_value(pictures))
 
 
+def test_a_policy_is_saved_with_its_agent(cartpole):
+    policy = PPO(cartpole(), **SMALL).policy
+    for call in (policy.save, policy.load):
+        with pytest.raises(NotImplementedError, match=r"agent.load\(path\)"):
+            call("agent.pth", False, 0)
+
+
 class Halves(BaseEncoder):
     """An encoder of the user's own."""
 
