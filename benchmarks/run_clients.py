@@ -1,7 +1,7 @@
 """Time programs that are written for Stable-Baselines3, run unchanged: with it, and with Proximo inside.
 
 python -m benchmarks.run_clients                 # about an hour; needs the extra "clients"
-python -m benchmarks.run_clients --scale 0.01    # does it work?
+python -m benchmarks.run_clients --scale 0.01 --repeats 1 --only CartPole    # does it work?
 
 Writes ``results/clients.{json,md}``. Each time is that of the whole command, in a new process: imports, environments,
 training and saving. The sides take turns, and the quickest of the repetitions counts.
@@ -68,7 +68,10 @@ def seconds(side: str, client: Client, scale: float) -> float:
 
 
 def measure(client: Client, scale: float, repeats: int) -> dict[str, Any]:
-    runs = [{side: seconds(side, client, scale) for side in SIDES} for _ in range(repeats)]
+    runs: list[dict[str, float]] = []
+    for _ in range(repeats):
+        runs.append({side: seconds(side, client, scale) for side in SIDES})
+        print(f"{client.name}: " + ", ".join(f"{side} {time:.1f} s" for side, time in runs[-1].items()), flush=True)
     best = {side: round(min(run[side] for run in runs), 2) for side in SIDES}
     return {"client": client.name, "steps": int(client.steps * scale), "seconds": best}
 
@@ -77,8 +80,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the steps")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="part of the name of the client to measure, which writes no file")
     options = parser.parse_args()
-    results = [measure(client, options.scale, options.repeats) for client in ROWS]
+    chosen = [client for client in ROWS if options.only in client.name]
+    if not chosen:
+        parser.error(f"--only is {options.only!r}; expected a part of one of {[client.name for client in ROWS]}")
+    results = [measure(client, options.scale, options.repeats) for client in chosen]
     rows = [["client", "steps", *SIDES.values(), "times faster"]]
     for result in results:
         best = result["seconds"]
@@ -86,7 +93,7 @@ def main() -> None:
         times = [f"{best[side]:.1f} s" for side in SIDES]
         rows.append([result["client"], f"{result['steps']:,}", *times, ratio])
     show(Console(), "clients of Stable-Baselines3, the same command", rows)
-    if options.scale != 1.0:
+    if options.scale != 1.0 or len(chosen) < len(ROWS):
         return
     machine = describe_machine()
     (RESULTS / "clients.json").write_text(json.dumps({"machine": machine, "rows": results}, indent=2) + "\n")

@@ -22,7 +22,7 @@ DEFINED = {
     "rllte.agent.ppg": "PPG",
     "rllte.agent.ppo": "PPO",
     "rllte.common.logger": "Logger",
-    "rllte.common.prototype.base_agent": "BaseAgent",
+    "rllte.common.prototype.base_agent": "BaseAgent _check_kind _check_object",
     "rllte.common.prototype.base_policy": "BasePolicy",
     "rllte.common.prototype.on_policy_agent": "OnPolicyAgent",
     "rllte.common.timer": "Timer",

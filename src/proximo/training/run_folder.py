@@ -67,6 +67,8 @@ class RunFolder:
         if not run.config.is_file():
             inside = sorted(entry.name for entry in folder.iterdir() if (entry / "config.toml").is_file())
             hint = f"it holds the runs {', '.join(inside[-3:])}: give one of these" if inside else "give another path"
+            if run.model.is_file():  # of a training whose environments have no id
+                hint = f"to play its model, give {run.model} and the environment, --env ID"
             raise RunFolderError(f"{folder} is no run folder: it has no config.toml; {hint}")
         return run
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 file, name, device, steps, options = sys.argv[1:]
 if device == "sim":  # a device that computes on the CPU, and that memory is copied to as to any accelerator
-    sys.path.insert(0, str(Path(__file__).parents[3]))
-    from tests.devices import sim_device
+    sys.path.insert(0, str(Path(__file__).parents[2] / "devices"))
+    import sim_device
 
     sim_device.register()
 

@@ -197,6 +197,8 @@ def test_the_library_reads_what_a_trainer_saves(capsys):
     assert main(["inspect", str(trainer.work_dir / "model.zip")]) == 0
     assert main(["evaluate", str(trainer.work_dir), "--episodes", "2"]) == 0
     assert "PPG on CartPole-v1" in capsys.readouterr().out
+    assert main(["watch", str(trainer.work_dir), "--seconds", "0.1"]) == 0
+    assert (trainer.work_dir / "video.gif").stat().st_size > 0
 
 
 def test_distributions_are_made_with_their_parameters():

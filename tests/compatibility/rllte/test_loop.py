@@ -143,6 +143,21 @@ def test_the_library_reads_what_an_agent_saves(kind, cartpole, capsys):
     assert inspect_file(agent.work_dir / "model.zip").facts["algorithm"] == LIBRARY[kind].__name__
     assert main(["evaluate", str(agent.work_dir), "--episodes", "2"]) == 0
     assert f"{LIBRARY[kind].__name__} on CartPole-v1" in capsys.readouterr().out
+    assert main(["watch", str(agent.work_dir), "--seconds", "0.1"]) == 0
+    assert (agent.work_dir / "video.gif").stat().st_size > 0
+
+
+def test_a_run_whose_environments_have_no_id_is_evaluated_by_naming_one(cartpole, capsys):
+    class Wrapped(gym.Wrapper[Any, Any, Any, Any]):
+        """Something that a run folder cannot name."""
+
+    env = TorchVecEnv(DummyVecEnv([lambda: Wrapped(gym.make("CartPole-v1"))] * 2))
+    agent = PPO(env, **SMALL)
+    agent.train(num_train_steps=32)
+    for command in ("evaluate", "watch"):
+        assert main([command, str(agent.work_dir)]) == 2
+        assert "--env" in capsys.readouterr().err
+    assert main(["evaluate", str(agent.work_dir / "model.zip"), "--env", "CartPole-v1", "--episodes", "1"]) == 0
 
 
 def test_files_of_images_name_their_encoder():
@@ -156,6 +171,13 @@ def test_files_of_images_name_their_encoder():
     assert model.export(agent.work_dir / "policy.pt2").largest_difference <= 1e-5
     pictures = env.reset(seed=3)[0]
     torch.testing.assert_close(model.policy.predict_values(pictures), agent.policy.get_value(pictures))
+
+
+def test_a_policy_is_saved_with_its_agent(cartpole):
+    policy = PPO(cartpole(), **SMALL).policy
+    for call in (policy.save, policy.load):
+        with pytest.raises(NotImplementedError, match=r"agent.load\(path\)"):
+            call("agent.pth", False, 0)
 
 
 class Halves(BaseEncoder):

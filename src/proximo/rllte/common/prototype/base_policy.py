@@ -76,6 +76,12 @@ class BasePolicy(nn.Module, ABC):
         """Print what the policy is made of."""
         print(f"{cls.__name__}\n{inspect.cleandoc(cls.__doc__ or '')}")  # noqa: T201 - what it is for
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError("a policy is saved with its agent: agent.save(path), and agent.load(path) goes on")
+
+    def load(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError("a policy is loaded with its agent: agent.load(path) of a file of agent.save(path)")
+
     @abstractmethod
     def freeze(self, encoder: BaseEncoder, dist: Any) -> None:
         """Take encoder and distribution, start the weights and make the optimisers."""
