@@ -23,11 +23,12 @@ NUMERIC_TESTS := tests/test_rounding.py tests/backends tests/learners tests/pari
 	tests/agents/test_determinism.py tests/faults/test_determinism.py \
 	-k "not learns and not learn_on_kernels and not test_cartpole"
 
-.PHONY: help demo test lint test-arithmetic test-clients test-install dist-test test-slow bench bench-all deploy-page format clean
+.PHONY: help demo test lint docs test-arithmetic test-clients test-install dist-test test-slow bench bench-all deploy-page format clean
 
 help:
 	@echo "make demo             install, train PPO on CartPole-v1 until solved, film the agent"
 	@echo "make test             install what tests need; lint, types, import contract, tests"
+	@echo "make docs             the documentation site into build/docs; warnings are errors, pages are tried in chromium"
 	@echo "make test-arithmetic  the numeric tests as other x86-64 CPUs compute: without FMA; with AVX2 and two threads"
 	@echo "make test-clients     RL Zoo, PettingZoo, highway-env, imitation and others, unchanged; a virtual environment of its own"
 	@echo "make test-install     each extra alone, installed and used offline, its packages read-only: about ten minutes"
@@ -50,6 +51,11 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# notebooks run while the site is built; the tests look at it in a browser, where there is one
+docs: $(VENV)/.installed-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -j 2 -W --keep-going -n -q docs build/docs
+	$(BIN)/python -m pytest -q tests/documents/test_site.py
 
 # Compiled kernels have a folder per CPU, so neither pass finds the other's. Threads that wait awake would take the cores
 # from the other worker.

@@ -1,0 +1,58 @@
+"""The documentation site: `make docs` builds it into build/docs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_tools"))
+
+from proximo.version import __version__
+
+project = "Proximo"
+author = "the Proximo authors"
+copyright = author
+version = release = __version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "mathematics",
+    "repository_links",
+    "reference_pages",
+    "argument_tables",
+    "source_pages",
+]
+exclude_patterns = ["_tools", "_static"]
+nitpicky = True
+# signatures and docstrings name types of other libraries and inner modules, which have no page here
+nitpick_ignore_regex = [("py:.*", ".*")]
+
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline"]
+myst_heading_anchors = 4
+suppress_warnings = ["myst.header", "config.cache", "ref.python"]
+
+nb_execution_mode = "force"
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_output_stderr = "remove"
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_class_signature = "mixed"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 80
+add_module_names = False
+toc_object_entries = False
+
+html_theme = "furo"
+html_title = "Proximo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+copybutton_exclude = ".linenos, .gp, .go"

@@ -1,0 +1,91 @@
+"""The built site in a real browser: nothing on the console, search finds, no page is wider than a phone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pages import ROOT
+from tests.reports.browser import CHROMIUM, PHONE, Browser
+
+SITE = ROOT / "build" / "docs"
+PAGES = (
+    "index", "algorithms/ppo", "guides/does-not-learn", "command-line", "architecture", "notebooks/first-steps",
+    "reference/agents", "results/speed", "source/learners/ppo", "migration-stable-baselines3",
+)  # fmt: skip
+pytestmark = [
+    pytest.mark.skipif(not (SITE / "index.html").is_file(), reason="the site is not built: run make docs"),
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt install chromium"),
+]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words: Any) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with contextlib.closing(Browser(tmp_path_factory.mktemp("profile"))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_fits_a_phone_and_says_nothing_on_the_console(browser: Browser, address: str, page: str) -> None:
+    browser.problems.clear()
+    browser.requests.clear()
+    browser.call("Emulation.setDeviceMetricsOverride", **PHONE)
+    browser.open(f"{address}/{page}.html")
+    assert not browser.problems
+    assert [request for request in browser.requests if not request.startswith((address, "data:"))] == []
+    assert browser.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert browser.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+
+
+def test_search_finds_a_page(browser: Browser, address: str) -> None:
+    browser.open(f"{address}/search.html?q=auxiliary+phase")
+    browser.wait_for("document.querySelectorAll('#search-results li a').length > 0")
+    found = browser.evaluate("[...document.querySelectorAll('#search-results li a')].map(link => link.href)")
+    assert any("algorithms/ppg.html" in link for link in found)
+
+
+def test_links_to_lines_lead_to_them(browser: Browser, address: str) -> None:
+    browser.open(f"{address}/algorithms/ppo.html")
+    link = browser.evaluate(
+        "[...document.querySelectorAll('a.source')].find(a => a.textContent.includes('combine')).href"
+    )
+    browser.open(link)
+    line = browser.evaluate("document.getElementById(location.hash.slice(1)).parentElement.textContent")
+    assert "def combine(" in line or "@staticmethod" in line or "combine" in line
+
+
+def test_every_equation_is_a_picture(browser: Browser, address: str) -> None:
+    browser.open(f"{address}/algorithms/trpo.html")
+    assert browser.evaluate("document.querySelectorAll('svg.equation path').length") > 20
+    assert "$$" not in browser.evaluate("document.body.textContent")
+
+
+def test_internal_links_lead_to_files() -> None:
+    import re
+    from urllib.parse import unquote, urldefrag
+
+    broken = []
+    for page in SITE.rglob("*.html"):
+        for target in re.findall(r'(?:href|src)="([^"]+)"', page.read_text("utf-8")):
+            path = unquote(urldefrag(target)[0]).partition("?")[0]
+            if path and "://" not in path and not path.startswith(("mailto:", "data:")):
+                if not (page.parent / path).exists():
+                    broken.append(f"{page.relative_to(SITE)}: {target}")
+    assert broken == []
