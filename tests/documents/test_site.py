@@ -85,7 +85,7 @@ def test_internal_links_lead_to_files() -> None:
     for page in SITE.rglob("*.html"):
         for target in re.findall(r'(?:href|src)="([^"]+)"', page.read_text("utf-8")):
             path = unquote(urldefrag(target)[0]).partition("?")[0]
-            if path and "://" not in path and not path.startswith(("mailto:", "data:")):
-                if not (page.parent / path).exists():
-                    broken.append(f"{page.relative_to(SITE)}: {target}")
+            inside = path and "://" not in path and not path.startswith(("mailto:", "data:"))
+            if inside and not (page.parent / path).exists():
+                broken.append(f"{page.relative_to(SITE)}: {target}")
     assert broken == []

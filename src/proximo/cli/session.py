@@ -386,10 +386,10 @@ class Session:
                 tracker.write_result(
                     {"evaluation/mean": mean, "evaluation/interval_low": low, "evaluation/interval_high": high}, steps
                 )
-        if self.pause is not None and self.model.num_timesteps < self.model._total_timesteps:
+        if self.pause is not None and steps < self.model._total_timesteps:
             self.journal.ending = "paused"
-            steps = f"{self.model.num_timesteps:,} of {self.model._total_timesteps:,} steps"
-            output().print(f"[yellow]paused:[/] {steps}")
+            reached = f"{steps:,} of {self.model._total_timesteps:,} steps"
+            output().print(f"[yellow]paused:[/] {reached}")
             output().print(self._how_to_go_on(), markup=False, soft_wrap=True)
         try:
             if self.arguments.video and first:
