@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ def with_value(words: Sequence[str]) -> list[str]:
     (['CartPole-v1', '--workers', 'cores'], ['--workers', '2'], ['--workers', 'cores', '--video'])
     """
     given: list[str] = []
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         given.append(word)
         if word == "--workers" and following not in ("auto", "cores") and not following.isdecimal():
             given.append("cores")
