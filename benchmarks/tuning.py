@@ -43,7 +43,7 @@ SPACE = {
     "n_epochs": {"low": 2, "high": 20, "log": True},
     "gamma": {"low": 0.85, "high": 0.999, "log": True, "from_one": True},
 }
-SEARCH = ["--trials", "16", "--seeds", "2", "--rungs", "2", "--reduction", "2", "--eval-episodes", "10",
+SEARCH = ["--trials", "12", "--seeds", "2", "--rungs", "2", "--reduction", "2", "--eval-episodes", "10",
           "--fresh-seeds", "5"]  # fmt: skip
 
 
