@@ -12,7 +12,7 @@ from proximo import A2C, DAAC, PPG, PPO, TRPO, RecurrentPPO, make_vec_env
 from proximo.functional.schedules import KLAdaptiveRate
 from proximo.training.callbacks import BaseCallback
 
-SMALL: dict[str, Any] = {"n_steps": 64, "batch_size": 32, "seed": 0}
+SMALL: dict[str, Any] = {"n_steps": 64, "batch_size": 32, "n_epochs": 3, "seed": 0}
 
 
 class Rates(BaseCallback):
@@ -110,7 +110,7 @@ class OwnTrain(PPO):
         (lambda: A2C("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01"), "learning_rate is 'kl_0.01'"),
         (lambda: TRPO("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01"), "learning_rate is 'kl_0.01'"),
         (
-            lambda: PPO("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01", n_epochs=1, n_steps=64),
+            lambda: PPO("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01", n_epochs=1, n_steps=64, batch_size=64),
             "one gradient step measures no divergence",
         ),
         (lambda: OwnTrain("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01"), "OwnTrain overrides train"),

@@ -142,7 +142,7 @@ def test_saved_and_resumed_to_the_bit(algorithm: Any, tmp_path: Any) -> None:
         arguments["rollouts_per_phase"] = 3  # the checkpoint is within a phase
     policy = "MlpLstmPolicy" if algorithm is RecurrentPPO else "MlpPolicy"
     if algorithm is RecurrentPPO:
-        arguments["policy_kwargs"] = {"lstm_hidden_size": 8}
+        arguments |= {"policy_kwargs": {"lstm_hidden_size": 8}, "n_epochs": 2}
 
     def made() -> Any:
         return algorithm(policy, make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL, **arguments)
