@@ -51,6 +51,7 @@ toc_object_entries = False
 html_theme = "furo"
 html_title = "Proximo"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False

@@ -22,8 +22,8 @@ EM = 16.0  # pixels of the text around, which POINTS are to match
 def picture(latex: str, display: bool) -> str:
     """An inline SVG of one equation, in the colour of the text around it."""
     text = f"${' '.join(latex.split())}$"
-    font = FontProperties(size=POINTS * (1.15 if display else 1.0))
-    with mpl.rc_context({"mathtext.fontset": "cm", "svg.fonttype": "path", "svg.hashsalt": latex}):
+    font = FontProperties(size=POINTS * (1.15 if display else 1.0), math_fontfamily="cm")
+    with mpl.rc_context({"savefig.transparent": True, "svg.fonttype": "path", "svg.hashsalt": latex}):
         _, _, depth, *_ = MathTextParser("path").parse(text, dpi=72, prop=font)
         stream = io.StringIO()
         math_to_image(text, stream, prop=font, dpi=72, format="svg", color="black")
@@ -34,8 +34,8 @@ def picture(latex: str, display: bool) -> str:
     width, height = float(box[1]), float(box[2])
     scale = EM / POINTS / EM  # points to em
     style = f"width:{width * scale:.3f}em;height:{height * scale:.3f}em;vertical-align:{-depth * scale:.3f}em"
-    inside = drawing[drawing.index(">") + 1 :]
-    inside = re.sub(r"<metadata>.*?</metadata>", "", inside, flags=re.DOTALL)
+    inside = drawing[drawing.index(">") + 1 :].strip()
+    inside = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", inside, flags=re.DOTALL)
     inside = re.sub(r"fill: #000000|stroke: #000000", lambda found: found[0].split(":")[0] + ": currentColor", inside)
     inside = re.sub(r'(id="|href="#)', rf"\g<1>m{abs(hash((latex, display))):x}-", inside)
     return (

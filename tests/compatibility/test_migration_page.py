@@ -22,7 +22,7 @@ def test_there_are_ten_examples() -> None:
     assert len(EXAMPLES) == 10
 
 
-@pytest.mark.parametrize("library", ["proximo", pytest.param("stable_baselines3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("library", [pytest.param("stable_baselines3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("title", "code", "printed"), EXAMPLES, ids=[title for title, _, _ in EXAMPLES])
 @pytest.mark.filterwarnings("ignore")
 def test_example_prints_what_the_page_says(

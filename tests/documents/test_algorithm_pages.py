@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import DOCS
-from trainings import logged_names
+from document_pages import DOCS
+from short_trainings import logged_names
 
 import proximo
 

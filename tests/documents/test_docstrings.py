@@ -9,7 +9,7 @@ import re
 import sys
 
 import pytest
-from pages import DOCS
+from document_pages import DOCS
 
 import proximo
 from proximo.networks.actor_critic import ActorCriticCnnPolicy

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import PAGES, SMALLER, Block, blocks_of, name_of
+from document_pages import PAGES, SMALLER, Block, blocks_of, name_of
 
 WITH_BLOCKS = [page for page in PAGES if blocks_of(page)]
 SLOW = [page for page in WITH_BLOCKS if any(block.mark == "slow" for block in blocks_of(page))]
