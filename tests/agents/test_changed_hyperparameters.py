@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ def test_constructors_have_the_defaults_of_their_configuration(algorithm: Any) -
     for name, field in algorithm.config_class.__dataclass_fields__.items():
         assert parameters[name].default == field.default, name
     for name in parameters:
-        assert f"\n    {name}" in algorithm.__doc__, name
+        assert re.search(rf"^ +{name}\b", algorithm.__doc__, re.MULTILINE), name
 
 
 @pytest.mark.parametrize(

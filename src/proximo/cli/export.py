@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from proximo.cli.command import parse
+from proximo.cli.command import flag, parse
 from proximo.cli.flags import OptionalPath, default_is
 
 if TYPE_CHECKING:
@@ -35,20 +35,23 @@ NEVER_USED = {"learning_rate": 3e-4, "clip_range": 0.2}
 class Export:
     """What to export, and where to."""
 
-    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN|MODEL")]
-    """Run folder, as made by proximo train, or model file."""
-    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
-    """File to write; its ending says what it becomes: .onnx or .pt2."""
-    model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Another model file of the run, such as best.zip."""
-    stochastic: bool = False
-    """Sample the actions, from an input of noise; otherwise the most likely one is taken."""
-    masks: bool = False
-    """Take action masks as an input, also where the algorithm does not ask for them."""
-    normalizer: Annotated[OptionalPath, default_is("the model's")] = None
-    """File of VecNormalize, for a model whose own file holds no statistics, as Stable-Baselines3's."""
-    overwrite: bool = False
-    """Replace OUT if it exists."""
+    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN|MODEL")] = flag(
+        "Run folder, as made by proximo train, or model file."
+    )
+    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")] = flag(
+        "File to write; its ending says what it becomes: .onnx or .pt2."
+    )
+    model: Annotated[OptionalPath, default_is("the run's model.zip")] = flag(
+        "Another model file of the run, such as best.zip.", None
+    )
+    stochastic: bool = flag(
+        "Sample the actions, from an input of noise; otherwise the most likely one is taken.", False
+    )
+    masks: bool = flag("Take action masks as an input, also where the algorithm does not ask for them.", False)
+    normalizer: Annotated[OptionalPath, default_is("the model's")] = flag(
+        "File of VecNormalize, for a model whose own file holds no statistics, as Stable-Baselines3's.", None
+    )
+    overwrite: bool = flag("Replace OUT if it exists.", False)
 
 
 def run(words: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from proximo.cli.command import check_at_least, parse
+from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import Count, OptionalPath, OptionalText, default_is
 from proximo.errors import near_matches
 
@@ -43,40 +43,42 @@ USAGE = "expected `proximo hub push RUN USER/NAME` or `proximo hub pull USER/NAM
 class Push:
     """What to upload, and where to."""
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder, as made by proximo train."""
-    repository: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="USER/NAME")]
-    """Repository on the hub; it is made if there is none."""
-    dry_run: Annotated[OptionalPath, default_is("upload")] = None
-    """Write what would be uploaded into this new folder instead."""
-    model: Annotated[OptionalPath, default_is("the run's model.zip")] = None
-    """Another model file of the run, such as best.zip of a training with --eval-every."""
-    episodes: Count = 100
-    """Episodes of the evaluation, such as 200."""
-    seed: Count = 0
-    """Seed of the evaluation's environments, such as 7."""
-    without_film: bool = False
-    """Make no film, for environments that cannot be drawn."""
-    private: bool = False
-    """Let only you see a repository that is made."""
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")] = flag(
+        "Run folder, as made by proximo train."
+    )
+    repository: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="USER/NAME")] = flag(
+        "Repository on the hub; it is made if there is none."
+    )
+    dry_run: Annotated[OptionalPath, default_is("upload")] = flag(
+        "Write what would be uploaded into this new folder instead.", None
+    )
+    model: Annotated[OptionalPath, default_is("the run's model.zip")] = flag(
+        "Another model file of the run, such as best.zip of a training with --eval-every.", None
+    )
+    episodes: Count = flag("Episodes of the evaluation, such as 200.", 100)
+    seed: Count = flag("Seed of the evaluation's environments, such as 7.", 0)
+    without_film: bool = flag("Make no film, for environments that cannot be drawn.", False)
+    private: bool = flag("Let only you see a repository that is made.", False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pull:
     """What to download, and where to."""
 
-    repository: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="USER/NAME")]
-    """Repository on the hub."""
-    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"], metavar="FOLDER"), default_is("NAME")] = None
-    """Folder to make."""
-    file: Annotated[OptionalText, default_is("the only one")] = None
-    """Which of several models, such as ppo-Hopper.zip."""
-    env: Annotated[OptionalText, default_is("what the repository says")] = None
-    """What the model plays, such as CartPole-v1."""
-    revision: Annotated[OptionalText, default_is("the newest")] = None
-    """Branch, tag or commit."""
-    max_gigabytes: float = 1.0
-    """The largest model that is downloaded."""
+    repository: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="USER/NAME")] = flag(
+        "Repository on the hub."
+    )
+    output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"], metavar="FOLDER"), default_is("NAME")] = flag(
+        "Folder to make.", None
+    )
+    file: Annotated[OptionalText, default_is("the only one")] = flag(
+        "Which of several models, such as ppo-Hopper.zip.", None
+    )
+    env: Annotated[OptionalText, default_is("what the repository says")] = flag(
+        "What the model plays, such as CartPole-v1.", None
+    )
+    revision: Annotated[OptionalText, default_is("the newest")] = flag("Branch, tag or commit.", None)
+    max_gigabytes: float = flag("The largest model that is downloaded.", 1.0)
 
 
 def run(words: Sequence[str]) -> int:

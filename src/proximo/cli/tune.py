@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from proximo import ALGORITHMS
-from proximo.cli.command import check_at_least, parse
+from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import OptionalCount, OptionalPath, OptionalText, default_is
 from proximo.errors import near_matches
 
@@ -45,51 +45,63 @@ FRESH_SEED = 1001
 class Tune:
     """What to tune, and how thoroughly."""
 
-    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of the study")] = ""
-    """Id of the environment, such as Pendulum-v1."""
-    study: Annotated[OptionalPath, default_is("a new folder in --runs-dir")] = None
-    """Folder of the study: made if there is none, gone on with and shared if there is."""
-    algo: Annotated[OptionalText, tyro.conf.arg(metavar="{" + ",".join(ALGORITHMS) + "}"), default_is("ppo")] = None
-    """The algorithm."""
-    preset: Annotated[OptionalText, tyro.conf.arg(metavar="{auto,none}|NAME|FILE"), default_is("auto")] = None
-    """Where the search starts: as --preset of `proximo train`."""
-    space: Annotated[OptionalPath, default_is("the algorithm's own")] = None
-    """A TOML file of what is searched, such as my.toml."""
-    print_space: bool = False
-    """Show what is searched as TOML and tune nothing: --print-space > my.toml is a start for a space of yours."""
-    trials: Annotated[OptionalCount, default_is("50")] = None
-    """How many configurations are tried, the start among them; a study that is gone on with may get more."""
-    seeds: Annotated[OptionalCount, default_is("3")] = None
-    """Seeds that each is trained with, such as 3."""
-    jobs: Annotated[OptionalCount, default_is("one per core")] = None
-    """Trainings at a time, such as 2."""
-    steps: Annotated[OptionalCount, default_is("the preset's")] = None
-    """Steps of a whole training, such as 1e5."""
-    envs: Annotated[OptionalCount, default_is("the preset's")] = None
-    """Parallel environments of each training, such as 8."""
-    rungs: Annotated[OptionalCount, default_is("3")] = None
-    """How often trials are compared before one is trained to the end; 1 trains all to the end."""
-    reduction: Annotated[OptionalCount, default_is("3")] = None
-    """One of so many goes on to the next rung, which has so many times the steps."""
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV"), default_is("that of the study")] = flag(
+        "Id of the environment, such as Pendulum-v1.", ""
+    )
+    study: Annotated[OptionalPath, default_is("a new folder in --runs-dir")] = flag(
+        "Folder of the study: made if there is none, gone on with and shared if there is.", None
+    )
+    algo: Annotated[OptionalText, tyro.conf.arg(metavar="{" + ",".join(ALGORITHMS) + "}"), default_is("ppo")] = flag(
+        "The algorithm.", None
+    )
+    preset: Annotated[OptionalText, tyro.conf.arg(metavar="{auto,none}|NAME|FILE"), default_is("auto")] = flag(
+        "Where the search starts: as --preset of `proximo train`.", None
+    )
+    space: Annotated[OptionalPath, default_is("the algorithm's own")] = flag(
+        "A TOML file of what is searched, such as my.toml.", None
+    )
+    print_space: bool = flag(
+        "Show what is searched as TOML and tune nothing: --print-space > my.toml is a start for a space of yours.",
+        False,
+    )
+    trials: Annotated[OptionalCount, default_is("50")] = flag(
+        "How many configurations are tried, the start among them; a study that is gone on with may get more.", None
+    )
+    seeds: Annotated[OptionalCount, default_is("3")] = flag("Seeds that each is trained with, such as 3.", None)
+    jobs: Annotated[OptionalCount, default_is("one per core")] = flag("Trainings at a time, such as 2.", None)
+    steps: Annotated[OptionalCount, default_is("the preset's")] = flag("Steps of a whole training, such as 1e5.", None)
+    envs: Annotated[OptionalCount, default_is("the preset's")] = flag(
+        "Parallel environments of each training, such as 8.", None
+    )
+    rungs: Annotated[OptionalCount, default_is("3")] = flag(
+        "How often trials are compared before one is trained to the end; 1 trains all to the end.", None
+    )
+    reduction: Annotated[OptionalCount, default_is("3")] = flag(
+        "One of so many goes on to the next rung, which has so many times the steps.", None
+    )
     pruner: Annotated[
         Literal["median", "wilcoxon", "none"] | None,
         tyro.conf.arg(metavar="{median,wilcoxon,none}"),
         default_is("median"),
-    ] = None
-    """What ends a trial between its seeds: a mean below the median of the others over the same seeds, or Wilcoxon's
-    signed-rank test against the best one, which needs four pairs of seed and rung."""
-    eval_episodes: Annotated[OptionalCount, default_is("20")] = None
-    """Episodes by which a training is judged, such as 10."""
-    fresh_seeds: Annotated[OptionalCount, default_is("5")] = None
-    """Seeds, which no trial has seen, for the confirmation of the best three; 0 leaves it out."""
-    search_seed: Annotated[OptionalCount, default_is("0")] = None
-    """Seed of the search itself: with one job at a time a search can be repeated."""
-    workers: Annotated[bool | None, tyro.conf.arg(metavar=""), default_is("false")] = None
-    """Run the environments of each training in worker processes."""
-    device: Annotated[OptionalText, default_is("auto")] = None
-    """Where policies learn, such as cpu."""
-    runs_dir: Path = Path("runs")
-    """Where new studies are made."""
+    ] = flag(
+        "What ends a trial between its seeds: a mean below the median of the others over the same seeds, or "
+        "Wilcoxon's signed-rank test against the best one, which needs four pairs of seed and rung.",
+        None,
+    )
+    eval_episodes: Annotated[OptionalCount, default_is("20")] = flag(
+        "Episodes by which a training is judged, such as 10.", None
+    )
+    fresh_seeds: Annotated[OptionalCount, default_is("5")] = flag(
+        "Seeds, which no trial has seen, for the confirmation of the best three; 0 leaves it out.", None
+    )
+    search_seed: Annotated[OptionalCount, default_is("0")] = flag(
+        "Seed of the search itself: with one job at a time a search can be repeated.", None
+    )
+    workers: Annotated[bool | None, tyro.conf.arg(metavar=""), default_is("as proximo train decides")] = flag(
+        "Run the environments of each training in worker processes.", None
+    )
+    device: Annotated[OptionalText, default_is("auto")] = flag("Where policies learn, such as cpu.", None)
+    runs_dir: Path = flag("Where new studies are made.", Path("runs"))
 
 
 JOINING = ("study", "env", "algo", "trials", "jobs", "runs_dir")
