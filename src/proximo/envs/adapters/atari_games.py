@@ -30,7 +30,7 @@ _SETTINGS = ("repeat_action_probability", "full_action_space", "max_num_frames_p
 NO_LIMIT = 2**30  # frames
 
 
-class ChannelsLast(VectorWrapper):  # type: ignore[misc]
+class ChannelsLast(VectorWrapper):
     """Images [env, 1, height, width] as [env, height, width, 1], in the same memory."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
@@ -126,7 +126,7 @@ class AtariGames(VectorEnvAdapter):
             return step
         finals, infos = dict(step.final_observations), dict(step.infos)
         for index in ended:
-            finals[index] = observation_rows(step.observations, index).copy()  # type: ignore[union-attr]
+            finals[index] = observation_rows(step.observations, index).copy()
             info = {**self._info(vector_infos, index), "terminal_observation": finals[index]}
             if cut[index]:
                 frames = int(vector_infos["episode_frame_number"][index])
