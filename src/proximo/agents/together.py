@@ -71,7 +71,7 @@ class TogetherSide:
 
     def _checksum(self) -> int:
         """Of all weights; tells processes whose weights differ."""
-        return zlib.crc32(self.runtime.flat.data.cpu().numpy().tobytes())
+        return zlib.crc32(self.runtime.flat.data.cpu().numpy().data)
 
     def _distribute(self, exchange: RolloutExchange) -> None:
         """Decide how the processes learn together, and make the buffers for it."""

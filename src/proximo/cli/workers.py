@@ -43,7 +43,7 @@ def with_value(words: Sequence[str]) -> list[str]:
     given: list[str] = []
     for word, following in pairwise([*words, ""]):
         given.append(word)
-        if word == "--workers" and following not in ("auto", "cores") and not following.isdecimal():
+        if word == "--workers" and following not in ("auto", "cores") and not following.lstrip("-").isdecimal():
             given.append("cores")
     return given
 
