@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -38,7 +38,7 @@ _CONSTANT = ("random", "channels", "action_map")  # attributes of a game that ar
 class MinAtarEnv(gym.Env[Any, Any]):
     """A game of MinAtar: images [channels, 10, 10] of the bytes 0 and 255."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
     def __init__(
         self,
