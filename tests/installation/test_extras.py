@@ -35,6 +35,10 @@ USES = {
     "atari": train("ALE/Pong-v5", "--batch-size", "32", "--n-epochs", "1"),
     "pybullet": train("HopperBulletEnv-v0"),
     "minigrid": train("MiniGrid-Empty-5x5-v0"),
+    "minatar": train("MinAtar/Breakout-v1", "--batch-size", "32", "--n-epochs", "1"),
+    "tune": TRAIN.format(
+        ["tune", "CartPole-v1", "--trials", "1", "--seeds", "1", "--rungs", "1", "--steps", "512", "--fresh-seeds", "0"]
+    ),
     "envpool": f"""
 from proximo import PPO
 from proximo.envs import make_env_pool

@@ -13,11 +13,10 @@ def test_from_bad_values_to_better_ones_beyond_doubt(tmp_path):
     study = search(tmp_path, jobs=2)
     found = summary(study)
     _, _, start_high = found["start"]["interval"]
-    mean, low, _ = found["best"]["interval"]
+    _, low, _ = found["best"]["interval"]
     assert len(found["best"]["returns"]) == len(found["start"]["returns"]) == 5
     assert low > start_high, (found["start"], found["best"])
-    assert mean > -700.0
     steps = found["steps"]
-    assert steps["trained"] < steps["from_scratch"] < steps["all_to_the_end"]
+    assert steps["trained"] < min(steps["from_scratch"], steps["all_to_the_end"])
     for job in study.jobs():  # every seed went on from its checkpoint: one run folder each, no step twice
         assert len(list(job.folder.glob("*/config.toml"))) == len(job.steps[0])
