@@ -6,7 +6,7 @@ import importlib
 import re
 from typing import Any
 
-from public import defined, described, members, module_names, tidy
+from public import arguments, defined, meanings, members, module_names
 from sphinx.application import Sphinx
 
 MODULES = re.compile(r"^<!-- modules: (.*) -->$", re.MULTILINE)
@@ -63,20 +63,22 @@ def escaped(line: str) -> str:
 
 
 def as_fields(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """The section "Arguments:" of a docstring as a list that Sphinx knows."""
+    """Instead of a section "Arguments:", the list that Sphinx knows; of a class all arguments, also those of a base."""
     if what in ("method", "property", "attribute") and is_foreign(name):
         lines.clear()
         return
     lines[:] = map(escaped, lines)
-    lines[:] = tidy("\n".join(lines)).split("\n")
-    meanings = described("\n".join(lines))
-    starts = [index for index, line in enumerate(lines) if line in ("Arguments:", "Args:")]
-    if not meanings or not starts:
+    if what not in ("class", "exception"):
         return
-    end = starts[0] + 1
-    while end < len(lines) and (not lines[end] or lines[end].startswith("    ")):
-        end += 1
-    lines[starts[0] : end] = [*(f":param {label}: {meaning}" for label, meaning in meanings.items()), ""]
+    starts = [index for index, line in enumerate(lines) if line in ("Arguments:", "Args:")]
+    if starts:
+        end = starts[0] + 1
+        while end < len(lines) and (not lines[end] or lines[end].startswith("    ")):
+            end += 1
+        del lines[starts[0] : end]
+    described = meanings(thing)
+    fields = [f":param {label}: {escaped(described[label])}" for label in arguments(thing)]
+    lines += ["", *fields, ""]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

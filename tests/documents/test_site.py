@@ -89,3 +89,14 @@ def test_internal_links_lead_to_files() -> None:
             if inside and not (page.parent / path).exists():
                 broken.append(f"{page.relative_to(SITE)}: {target}")
     assert broken == []
+
+
+def test_the_reference_describes_arguments_also_those_of_a_base(browser: Browser, address: str) -> None:
+    browser.open(f"{address}/reference/environments.html")
+    described = (
+        "[...document.getElementById('{}').nextElementSibling.querySelectorAll('.field-list li')].map(e => e.innerText)"
+    )
+    own = browser.evaluate(described.format("proximo.envs.vector.normalize.VecNormalize"))
+    assert any(line.startswith("clip_obs") and "kept within" in line for line in own)
+    inherited = browser.evaluate(described.format("proximo.envs.vector.vec_env.StepTransform"))
+    assert any(line.startswith("venv") for line in inherited)
