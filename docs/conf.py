@@ -34,6 +34,7 @@ myst_heading_anchors = 4
 suppress_warnings = ["myst.header", "config.cache", "ref.python"]
 
 nb_execution_mode = "force"
+nb_execution_in_temp = True  # what they save stays out of the tree
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_output_stderr = "remove"
