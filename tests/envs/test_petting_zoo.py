@@ -219,6 +219,13 @@ def test_errors_of_parallel_environments() -> None:
         ParallelEnvAdapter([])
 
 
+def test_agents_that_nobody_knows_beforehand() -> None:
+    from pettingzoo.test.example_envs import generated_agents_parallel_v0
+
+    with pytest.raises(ValueError, match=r"names no possible_agents.*give it a list"):
+        as_vec_env(generated_agents_parallel_v0.parallel_env())
+
+
 def test_seeds_reach_the_copies() -> None:
     env = as_vec_env([ComingAndGoing, ComingAndGoing])
     env.seed(7)

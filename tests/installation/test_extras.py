@@ -63,6 +63,52 @@ train, test = (make_rllte_env("CartPole-v1", num_envs=2, seed=seed, asynchronous
 OnPolicyTrainer(settings, train, test).train()
 """,
     "tensorboard": train("CartPole-v1", "--tensorboard"),
+    "wandb": "import os; os.environ['WANDB_MODE'] = 'offline'\n" + train("CartPole-v1", "--track", "wandb"),
+    "mlflow": train("CartPole-v1", "--track", "mlflow"),
+    "trackio": train("CartPole-v1", "--track", "trackio"),
+    "hub": f"""
+from pathlib import Path
+from proximo.cli.main import main
+assert main({["train", "CartPole-v1", *SHORT]}) == 0
+(run,) = Path("runs").iterdir()
+words = ["hub", "push", str(run), "ada/cartpole", "--dry-run", "card", "--episodes", "2", "--without-film"]
+assert main(words) == 0
+assert "model-index" in Path("card/README.md").read_text()
+""",
+    "export": f"""
+from pathlib import Path
+from proximo import PPO
+PPO("MlpPolicy", "CartPole-v1", {SMALL}).export("policy.onnx")
+assert Path("policy.onnx").stat().st_size > 1000
+""",
+    "pettingzoo": f"""
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+from proximo import PPO
+
+class Two(ParallelEnv):
+    metadata = {{"name": "two"}}
+    possible_agents = ["a", "b"]
+    def observation_space(self, agent): return spaces.Box(0.0, 1.0, (1,), np.float32)
+    def action_space(self, agent): return spaces.Discrete(2)
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        return {{agent: np.zeros(1, np.float32) for agent in self.agents}}, {{agent: {{}} for agent in self.agents}}
+    def step(self, actions):
+        same = lambda value: {{agent: value for agent in self.agents}}
+        return same(np.zeros(1, np.float32)), same(1.0), same(False), same(False), same({{}})
+
+PPO("MlpPolicy", Two(), {SMALL}).learn(64)
+""",
+    "docs": """
+from pathlib import Path
+from sphinx.cmd.build import main
+Path("docs").mkdir()
+Path("docs/conf.py").write_text("extensions = ['myst_nb', 'sphinx_copybutton']\\nhtml_theme = 'furo'\\n")
+Path("docs/index.md").write_text("# Title\\n")
+assert main(["-W", "-q", "docs", "built"]) == 0
+""",
     "plot": f"""
 from proximo import PPO, make_vec_env
 from proximo.envs.wrappers.monitor import load_results

@@ -33,7 +33,17 @@ def is_petting_zoo(env: Any) -> bool:
     """Whether something is an environment of PettingZoo's, parallel or in turns."""
     if isinstance(env, type | gym.Env):
         return False
-    return hasattr(env, "possible_agents") and callable(getattr(env, "observation_space", None))
+    return callable(getattr(env, "observation_space", None)) and callable(getattr(env, "action_space", None))
+
+
+def possible_agents(env: Any) -> list[str]:
+    """Everybody who may ever play: each needs a row from the start."""
+    if not getattr(env, "possible_agents", None):
+        raise ArgumentValueError(
+            f"{env} names no possible_agents, so nobody knows how many rows it takes; give it a list of all agents "
+            "that may ever come"
+        )
+    return list(env.possible_agents)
 
 
 def is_turn_based(env: Any) -> bool:
@@ -78,7 +88,7 @@ class ParallelEnvAdapter(VecEnv):
         if not environments:
             raise ValueError("got no environments; pass at least one")
         self.environments = list(environments)
-        self.agents: list[str] = list(self.environments[0].possible_agents)
+        self.agents: list[str] = possible_agents(self.environments[0])
         for env in self.environments:
             if not is_petting_zoo(env) or is_turn_based(env):
                 raise TypeError(f"{env!r} is no parallel environment of PettingZoo; all in the list must be")
@@ -260,7 +270,7 @@ class TurnBasedEnv(gym.Env[Any, Any]):
     def __init__(self, env: Any, opponent: Opponent | None = None, seat: str | None = None) -> None:
         if not (is_petting_zoo(env) and is_turn_based(env)):
             raise TypeError(f"{env!r} is no environment in turns (AEC) of PettingZoo; give parallel ones to as_vec_env")
-        agents: list[str] = list(env.possible_agents)
+        agents = possible_agents(env)
         if seat is not None and seat not in agents:
             raise ArgumentValueError(f"seat is {seat!r}; {near_matches(seat, agents)}")
         self.env, self.seats, self.opponent = env, agents if seat is None else [seat], opponent
