@@ -1,7 +1,8 @@
 """Connect four, learned by playing against past versions of oneself: ``python examples/self_play.py``.
 
-Needs PettingZoo and its game (``pip install 'proximo[pettingzoo]' 'pettingzoo[classic]'``). Every game is played against a random player or one of the
-latest past selves; now and then the player of the moment joins them. At the end it plays a random player.
+Needs PettingZoo and its game (``pip install 'proximo[pettingzoo]' 'pettingzoo[classic]'``). Every game is played
+against a random player or one of the latest past selves; now and then the player of the moment joins them. At the end
+it plays a random player.
 """
 
 from __future__ import annotations
