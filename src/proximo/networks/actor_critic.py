@@ -309,6 +309,8 @@ class ActorCriticPolicy(BasePolicy):
     usual_features_extractor: ClassVar[type[BaseFeaturesExtractor]] = FlattenExtractor
     mlp_extractor: Any  # MlpExtractor, or a user's module with latent_dim_pi, latent_dim_vf, forward_actor, …
     log_std: nn.Parameter
+    actor_keys: list[str] | None = None  # what policy and value see of Dict observations; None is everything
+    critic_keys: list[str] | None = None
 
     def __init__(
         self,
@@ -407,8 +409,9 @@ class ActorCriticPolicy(BasePolicy):
 
     def _build_mlp_extractor(self) -> None:
         """Make ``self.mlp_extractor``; a subclass may put its own network here."""
+        value_features_dim = None if self.actor_keys == self.critic_keys else self.value_features_dim
         self.mlp_extractor = MlpExtractor(
-            self.features_dim, self.net_arch, self.activation_fn, self.device, self.value_features_dim
+            self.features_dim, self.net_arch, self.activation_fn, self.device, value_features_dim
         )
 
     def _build(self, lr_schedule: Schedule) -> None:
