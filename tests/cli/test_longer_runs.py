@@ -147,7 +147,7 @@ def test_flags_without_effect_are_refused(tmp_path, capsys):
     assert "--strict and --take-over are for runs that go on" in error("--strict")
     assert "--strict and --take-over are for runs that go on" in error("--take-over")
     assert "--step-timeout, --max-restarts: for environments in worker processes" in error(
-        "--step-timeout", "5", "--max-restarts", "3"
+        "--workers", "0", "--step-timeout", "5", "--max-restarts", "3"
     )
     assert "--stop-seconds is 0.0; expected a number above 0" in error("--stop-seconds", "0")
     assert not (tmp_path / "runs").exists()

@@ -54,6 +54,7 @@ def test_measured_returns_are_those_of_the_results():
 
 def test_the_printed_configuration_is_that_of_the_run(tmp_path, capsys):
     words = ["CartPole-v1", "--seed", "3", "--steps", "256", "--gamma", "0.9", "--eval-episodes", "0"]
+    words += ["--workers", "0"]  # what auto decides is only known, and written down, when a run begins
     assert main(["train", *words, "--print-config", "--runs-dir", str(tmp_path / "runs")]) == 0
     printed = capsys.readouterr().out
     assert not (tmp_path / "runs").exists()

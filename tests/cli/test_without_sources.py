@@ -51,9 +51,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", WITH_ARGUMENTS)
 def test_every_flag_has_its_help_text_in_its_metadata(name: str) -> None:
     module = import_module(f"proximo.cli.{name}")
-    arguments = getattr(module, name.capitalize())
-    assert fields(arguments)
-    for item in fields(arguments):
+    commands = [module.Push, module.Pull] if name == "hub" else [getattr(module, name.capitalize())]
+    for item in (item for command in commands for item in fields(command)):
         assert item.metadata.get("meaning"), f"{name}: {item.name} has no text; write it with flag(text, default)"
 
 

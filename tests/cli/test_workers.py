@@ -123,6 +123,9 @@ def test_flags_of_workers_ask_for_them(monkeypatch):
     monkeypatch.setattr(workers, "usable_cores", lambda: 2)
     decision = workers.decide(config_of("CartPole-v1"), 8, "--on-env-failure restart")
     assert str(decision) == "environments in 2 worker processes: asked for by --on-env-failure restart"
+    native = config_of("PongNoFrameskip-v4", "--atari-native", "true")
+    with pytest.raises(ValueError, match="--step-timeout: for worker processes, but Pong.* in threads of its own"):
+        workers.decide(native, 8, "--step-timeout")
 
 
 def test_an_environment_that_fails_is_left_to_the_training(monkeypatch):

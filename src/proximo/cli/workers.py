@@ -52,6 +52,8 @@ def decide(config: RunConfig, environments: int, needed_for: str | None = None) 
     """How many workers shall step so many environments; ``needed_for`` names what only works with some."""
     workers = min(usable_cores(), environments)
     if steps_by_itself(config.preset, config.env):
+        if needed_for is not None:
+            raise ValueError(f"{needed_for}: for worker processes, but {config.env} steps in threads of its own")
         return Decision(0, "they step in threads of their own")
     if needed_for is not None:
         return Decision(max(1, workers), f"asked for by {needed_for}")
