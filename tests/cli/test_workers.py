@@ -124,7 +124,7 @@ def test_flags_of_workers_ask_for_them(monkeypatch):
     decision = workers.decide(config_of("CartPole-v1"), 8, "--on-env-failure restart")
     assert str(decision) == "environments in 2 worker processes: asked for by --on-env-failure restart"
     native = config_of("PongNoFrameskip-v4", "--atari-native", "true")
-    with pytest.raises(ValueError, match="--step-timeout: for worker processes, but Pong.* in threads of its own"):
+    with pytest.raises(ValueError, match=r"--step-timeout: for worker processes, but Pong.* in threads of its own"):
         workers.decide(native, 8, "--step-timeout")
 
 

@@ -138,8 +138,8 @@ def test_arguments_are_described_in_the_docstring():
         assert "arxiv.org" in kind.__doc__
         for name in ("num_steps", "feature_dim", "ent_coef", "init_fn"):
             assert f"        {name} (default " in kind.__doc__
-    assert "Number of iterations, which are rollouts, in the policy phase" in PPG.__doc__
-    assert "Times of updating the policy network" in DAAC.__doc__
+    assert "policy_epochs (default 32): Rollouts, and updates of the policy phase," in PPG.__doc__
+    assert "policy_epochs (default 1): Passes of the policy over each rollout." in DAAC.__doc__
 
 
 class OwnPhases(OnPolicyAgent):
