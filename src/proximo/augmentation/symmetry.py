@@ -43,6 +43,14 @@ class Mirror(BaseAugmentation):
         observation_order: Sequence[int] | None = None,
         action_order: Sequence[int] | None = None,
     ) -> None:
+        """Arguments:
+        observation: A function of a batch of observations that returns it mirrored.
+        action: A function of a batch of actions that returns it mirrored.
+        observation_signs: 1 or -1 for each entry of an observation.
+        action_signs: 1 or -1 for each entry of an action.
+        observation_order: Which entry takes each place of a mirrored observation.
+        action_order: Which entry takes each place of a mirrored action; for Discrete, what each action becomes.
+        """
         super().__init__()
         self.observation, self.action = observation, action
         self.observation_signs, self.action_signs = observation_signs, action_signs

@@ -111,7 +111,7 @@ class KLAdaptiveRate:
     0.0006666666666666666
     """
 
-    target: float
+    target: float  # the divergence of an update to stay near
     rate: float | None = None  # None: where it begins is the algorithm's default
 
     lowest: ClassVar[float] = 1e-5

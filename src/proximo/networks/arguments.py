@@ -22,6 +22,8 @@ POLICY_ARGUMENTS = {
     "optimizer_class": "The optimiser's class.",
     "optimizer_kwargs": "Its further arguments; for Adam without any, eps is 1e-5.",
     "value_heads": "Outputs of the value: 2 where an intrinsic reward has a value of its own, which the agent sets.",
+    "actor_keys": "Keys of a Dict observation that the policy reads; None is all of them.",
+    "critic_keys": "Keys of a Dict observation that the value reads; None is all of them.",
     "lstm_hidden_size": "Width of the memory.",
     "n_lstm_layers": "Layers of the memory.",
     "shared_lstm": "Whether the value reads the policy's memory; needs enable_critic_lstm=False.",

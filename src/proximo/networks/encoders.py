@@ -301,6 +301,7 @@ class MlpExtractor(nn.Module):
         net_arch: Widths of the hidden layers: a list for both, or dict(pi=[…], vf=[…]).
         activation_fn: The activation behind each layer, a class.
         device: Where it computes: auto, cpu, cuda, …
+        value_feature_dim: Width of the features for the value; None is that of the policy.
         """
         super().__init__()
         value_feature_dim = feature_dim if value_feature_dim is None else value_feature_dim

@@ -34,6 +34,9 @@ class ChannelsLast(VectorWrapper):
     """Images [env, 1, height, width] as [env, height, width, 1], in the same memory."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        """Arguments:
+        env: Vector environment of grey images [env, 1, height, width].
+        """
         super().__init__(env)
         _, *size = env.single_observation_space.shape or ()
         self._shape = (env.num_envs, *size, 1)
@@ -64,7 +67,12 @@ class AtariGames(VectorEnvAdapter):
         opening: int,
         max_frames: int,
     ) -> None:
-        """``opening`` is the action of the first step after a lost life; a game is cut after ``max_frames``."""
+        """Arguments:
+        terminal_on_life_loss: Whether a lost life ends the episode; the game itself goes on.
+        clip_reward: Whether rewards are their signs.
+        opening: The action of the first step after a lost life.
+        max_frames: Frames after which a game is cut.
+        """
         super().__init__(vector_env)
         self.terminal_on_life_loss, self.clip_reward, self.opening = terminal_on_life_loss, clip_reward, opening
         self.max_frames = max_frames

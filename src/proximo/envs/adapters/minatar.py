@@ -48,6 +48,13 @@ class MinAtarEnv(gym.Env[Any, Any]):
         sticky_action_prob: float = 0.1,
         difficulty_ramping: bool = True,
     ) -> None:
+        """Arguments:
+        game: Name of the game, such as breakout.
+        minimal_actions: Whether only those actions are offered that do something in this game.
+        render_mode: rgb_array, or None for no pictures.
+        sticky_action_prob: How often the action before is repeated instead.
+        difficulty_ramping: Whether the game gets harder with time.
+        """
         with _without_advice():
             from minatar import Environment
 
@@ -80,11 +87,13 @@ class MinAtarEnv(gym.Env[Any, Any]):
         return picture.repeat(PIXELS_PER_CELL, axis=0).repeat(PIXELS_PER_CELL, axis=1)
 
     def get_state(self) -> dict[str, Any]:
+        """The game, its random generator included, as plain values."""
         game = {name: value for name, value in vars(self.game.env).items() if name not in _CONSTANT}
         generator = self.game.random.get_state(legacy=False)
         return {"game": deepcopy(game), "last_action": self.game.last_action, "random": generator}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
         vars(self.game.env).update(deepcopy(dict(state["game"])))
         self.game.last_action = state["last_action"]
         self.game.random.set_state(state["random"])
@@ -106,6 +115,7 @@ def _without_advice() -> Iterator[None]:
 
 
 def register() -> None:
+    """Make the games known to gymnasium, as MinAtar/Breakout-v1 and so on."""
     for name, game in GAMES.items():
         for version, minimal in (("v0", False), ("v1", True)):
             env_id = f"MinAtar/{name}-{version}"

@@ -47,6 +47,7 @@ def possible_agents(env: Any) -> list[str]:
 
 
 def is_turn_based(env: Any) -> bool:
+    """Whether it is one of PettingZoo\'s games in turns (AEC)."""
     return hasattr(env, "agent_iter") and hasattr(env, "last")
 
 
@@ -85,6 +86,9 @@ class ParallelEnvAdapter(VecEnv):
     """
 
     def __init__(self, environments: Sequence[Any]) -> None:
+        """Arguments:
+        environments: Copies of one parallel environment; each has a row for every possible agent.
+        """
         if not environments:
             raise ValueError("got no environments; pass at least one")
         self.environments = list(environments)
@@ -268,6 +272,11 @@ class TurnBasedEnv(gym.Env[Any, Any]):
     """
 
     def __init__(self, env: Any, opponent: Opponent | None = None, seat: str | None = None) -> None:
+        """Arguments:
+        env: The game, an AEC environment.
+        opponent: A function of observation, mask and name that moves for the others; None moves at random.
+        seat: Whom to play; None plays the seats in turn, one per episode.
+        """
         if not (is_petting_zoo(env) and is_turn_based(env)):
             raise TypeError(f"{env!r} is no environment in turns (AEC) of PettingZoo; give parallel ones to as_vec_env")
         agents = possible_agents(env)

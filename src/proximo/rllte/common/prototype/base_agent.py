@@ -42,6 +42,14 @@ class BaseAgent(ABC):
         device: str = "cpu",
         pretraining: bool = False,
     ) -> None:
+        """Arguments:
+        env: Vector environments to train in, or anything that can be made one.
+        eval_env: Environments to evaluate in, of the same spaces; None evaluates never.
+        tag: Name of the run: files go to logs/{tag}/{time}.
+        seed: Seed of Python's, NumPy's and torch's generators.
+        device: Where the network learns: cpu, cuda, cuda:1, …
+        pretraining: Whether the environment's rewards count as 0; an intrinsic reward is needed then.
+        """
         self.env, self.eval_env = env, eval_env
         self.vec_env = as_vec_env(env)
         self.observation_space: Space = self.vec_env.observation_space

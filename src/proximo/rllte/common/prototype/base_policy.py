@@ -77,9 +77,11 @@ class BasePolicy(nn.Module, ABC):
         print(f"{cls.__name__}\n{inspect.cleandoc(cls.__doc__ or '')}")  # noqa: T201 - what it is for
 
     def save(self, *args: Any, **kwargs: Any) -> None:
+        """Refused: the agent saves."""
         raise NotImplementedError("a policy is saved with its agent: agent.save(path), and agent.load(path) goes on")
 
     def load(self, *args: Any, **kwargs: Any) -> None:
+        """Refused: the agent loads."""
         raise NotImplementedError("a policy is loaded with its agent: agent.load(path) of a file of agent.save(path)")
 
     @abstractmethod
