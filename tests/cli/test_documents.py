@@ -74,6 +74,12 @@ def test_constraints_pin_what_tests_install():
     assert names <= pinned
 
 
+def test_the_readme_names_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`([a-z0-9]+)`", row)} >= set(extras) - {"clients"}
+
+
 def test_every_package_that_is_imported_is_declared():
     """In the dependencies, or in an extra; a dependency of a dependency may go away."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -215,7 +215,8 @@ def test_the_configuration_of_a_run_holds_hyperparameters_and_nothing_else(name:
 @pytest.mark.parametrize(
     "session",
     [
-        {"workers": 3},
+        {"workers": -1},
+        {"workers": "many"},
         {"until": "never"},
         {"eval_episodes": True},
         {"backend": "quantum"},

@@ -108,7 +108,7 @@ def test_a_real_run_from_its_folder_to_the_browser(trained, browser, tmp_path):
     assert texts(browser, ".warnings li") == [warning + trained.name]
     (command,) = texts(browser, "#repeat .command:first-child pre")
     assert command.startswith("proximo train --preset ")
-    assert command.endswith(f"{trained.name} --eval-every 1024 --eval-episodes 4 --device cuda")
+    assert command.endswith(f"{trained.name} --workers 0 --eval-every 1024 --eval-episodes 4 --device cuda")
     assert json.loads((trained / "versions.json").read_text())["packages"]["torch"] in texts(browser, "#versions")[0]
 
 

@@ -132,5 +132,6 @@ def repeating_command(run: Run) -> str:
         value = run.config.session.get(name)
         if value is not None and value != defaults[name]:
             flag = f"--{name.replace('_', '-')}"
-            words += [flag] if value is True else [flag, str(value)]
+            for each in value if isinstance(value, list) else [value]:
+                words += [flag] if each is True else [flag, str(each)]
     return shlex.join(words)
