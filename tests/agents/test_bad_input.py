@@ -482,3 +482,14 @@ def test_exploding_weights_are_stopped(backend: str) -> None:
     with pytest.raises(NonFiniteError):
         model.learn(640)
     assert all(torch.isfinite(weight).all() for weight in model.policy.state_dict().values())
+
+
+def test_a_model_needs_an_environment() -> None:
+    with pytest.raises(ValueError, match="env is None; give an id such as CartPole-v1"):
+        PPO("MlpPolicy", None)
+
+
+@pytest.mark.parametrize("steps", ["100", None, True])
+def test_steps_are_a_number(steps: Any) -> None:
+    with pytest.raises(TypeError, match="expected a number of steps"):
+        ppo().learn(steps)

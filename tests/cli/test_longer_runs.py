@@ -151,3 +151,8 @@ def test_flags_without_effect_are_refused(tmp_path, capsys):
     )
     assert "--stop-seconds is 0.0; expected a number above 0" in error("--stop-seconds", "0")
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_pause_lies_within_the_training(capsys):
+    assert main(["train", "CartPole-v1", "--steps", "1000", "--pause-at", "5000"]) == 2
+    assert "--pause-at is 5000, which is no pause in 1000 --steps" in " ".join(capsys.readouterr().err.split())

@@ -12,7 +12,7 @@ from torch import nn
 
 from proximo.augmentation import Mirror
 from proximo.config import A2CConfig, ActorCriticConfig, PPOConfig
-from proximo.errors import ArgumentValueError
+from proximo.errors import ArgumentTypeError, ArgumentValueError
 from proximo.exploration import IntrinsicReward
 from proximo.functional.actions import leaves
 from proximo.functional.spaces import Space, check_for_nested_spaces, get_action_dim, get_obs_shape, is_image_space
@@ -180,3 +180,16 @@ def check_policy_reads_observations(
             f"{name.replace(kind, 'Mlp')!r} for vectors, or policy_kwargs={{'normalize_images': False}} for float "
             "images"
         )
+
+
+def check_needs_no_env(is_set_up: bool) -> None:
+    """A model without an environment can only be made for a file that is read into it."""
+    if is_set_up:
+        raise ArgumentValueError(
+            "env is None; give an id such as CartPole-v1, or an environment: networks are made for its spaces"
+        )
+
+
+def check_timesteps(total_timesteps: Any) -> None:
+    if isinstance(total_timesteps, bool) or not isinstance(total_timesteps, int | float | np.number):
+        raise ArgumentTypeError(f"total_timesteps is {total_timesteps!r}; expected a number of steps, such as 100_000")

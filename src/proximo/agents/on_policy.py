@@ -17,8 +17,10 @@ import torch
 from proximo.agents.arguments import SHARED_ARGUMENTS, describe_arguments
 from proximo.agents.checks import (
     check_mirror,
+    check_needs_no_env,
     check_normalized_returns,
     check_second_value,
+    check_timesteps,
     checked_buffer_class,
     checked_distributed,
     checked_intrinsic_reward,
@@ -181,7 +183,9 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
         self.env: VecEnv | None = None
         self.n_envs = 1
         self._collector = None
-        if env is not None:
+        if env is None:
+            check_needs_no_env(_init_setup_model)
+        else:
             self._take_env(as_vec_env(env, monitor=monitor_wrapper, verbose=verbose))
             config.check_environments(self.n_envs)
         if _init_setup_model:
@@ -419,6 +423,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
         stops with where and when, ``"skip"`` leaves out the steps or minibatches it touches. The weights stay finite
         either way.
         """
+        check_timesteps(total_timesteps)
         with self._telling_failures():
             self._mask_actions(use_masking)
             self._set_on_non_finite(on_non_finite)

@@ -15,7 +15,6 @@ import tyro
 
 from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import Count, OptionalPath, OptionalText, default_is
-from proximo.errors import near_matches
 
 if TYPE_CHECKING:
     from proximo.cli.runs import Run
@@ -87,7 +86,7 @@ def run(words: Sequence[str]) -> int:
         show_help()
         return 0
     if name not in ("push", "pull"):
-        raise ValueError(f"there is no `proximo hub {name}`; {near_matches(name, ('push', 'pull'))} {USAGE}")
+        raise ValueError(f"there is no `proximo hub {name}`; {USAGE}")
     return push(words[1:]) if name == "push" else pull(words[1:])
 
 

@@ -129,6 +129,8 @@ class Run:
     def open_or_model(cls, path: Path, env: str | None, preset: str | None) -> Self:
         """The run at ``path``, or with ``env`` the model file there."""
         if env is not None:
+            if not path.exists():
+                raise FileNotFoundError(f"there is no {path}")
             if not path.is_file():
                 raise ValueError(f"--env is for a model file, and {path} is none; leave --env out for a run folder")
             return cls.of_model(path, env, preset or "auto")

@@ -101,7 +101,8 @@ class GroupSession(TrainingSession):
         code = FAILED if training.process is None else training.process.returncode
         training.process = None
         if training.run is not None and training.run.folder.read_result() is not None:
-            training.state, training.code = "done", code  # 1 where the return of --until was not reached
+            state = "done" if training.run.is_over() else "paused"
+            training.state, training.code = state, code  # 1 where the return of --until was not reached
         elif self.signal_number is not None:
             training.state, training.code = "stopped", code
         else:

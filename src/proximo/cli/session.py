@@ -44,7 +44,7 @@ from proximo.cli.playing import FILM_SECONDS, check_filming, evaluate_run, evalu
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
 from proximo.cli.train import WORKER_FLAGS, flags_of_workers
-from proximo.cli.workers import decide
+from proximo.cli.workers import Decision, decide
 from proximo.distributed import is_first, join
 from proximo.envs import VecEnv
 from proximo.errors import EnvWorkerError, ProximoError
@@ -82,8 +82,10 @@ def train(arguments: Train, config: RunConfig) -> int:
         if from_first(lambda: bool(folder.all())):
             as_it_was = {"workers": interrupted.config.session.get("workers", arguments.workers)}
             return resume(interrupted.folder.path, replace(arguments, steps=None, **as_it_was), interrupted)
-    arguments, config = with_workers(arguments, config)
+    arguments, config, decision = with_workers(arguments, config)
     with quiet_libraries() as printed, prepared(arguments, config) as (env, model):
+        if decision is not None:
+            output().print(str(decision), highlight=False)
         checkpoints = checkpoints_of(arguments, env)
         policy = config.preset.policy or fitting_policy(config.algo, env)
         completed = config.completed(default_arguments(type(model)), policy)
@@ -92,19 +94,18 @@ def train(arguments: Train, config: RunConfig) -> int:
             return Session(arguments, run, model, printed, checkpoints, lock=lock).finish()
 
 
-def with_workers(arguments: Train, config: RunConfig) -> tuple[Train, RunConfig]:
-    """With ``--workers auto`` decided: the first process decides for all, says so, and the run's configuration has it.
+def with_workers(arguments: Train, config: RunConfig) -> tuple[Train, RunConfig, Decision | None]:
+    """With ``--workers auto`` decided: the first process decides for all, and the run's configuration has it.
 
     A resumed run keeps what was decided.
     """
     if arguments.workers != "auto":
-        return arguments, config
+        return arguments, config, None
     environments = own_environments(config.preset.n_envs)
     with quiet_libraries():
         decision = from_first(lambda: decide(config, environments, flags_of_workers(arguments)))
-    output().print(str(decision), highlight=False)
     session = {**config.session, "workers": decision.workers}
-    return replace(arguments, workers=decision.workers), replace(config, session=session)
+    return replace(arguments, workers=decision.workers), replace(config, session=session), decision
 
 
 @contextmanager

@@ -452,6 +452,8 @@ def check_numbers(arguments: Train) -> None:
         raise ValueError("give --seed or --seeds, not both")
     if arguments.jobs is not None and arguments.seeds is None:
         raise ValueError("--jobs says how many of several trainings run at a time: give --seeds too, such as 1-5")
+    if None not in (arguments.pause_at, arguments.steps) and arguments.pause_at >= arguments.steps:  # type: ignore[operator]
+        raise ValueError(f"--pause-at is {arguments.pause_at}, which is no pause in {arguments.steps} --steps")
     if arguments.pause_at is not None and (
         arguments.checkpoint_mode in ("boundary", "off") or arguments.until is not None
     ):

@@ -180,7 +180,7 @@ class TrainingSession:
             yield lambda: live.update(self._status(), refresh=True)
 
 
-COLOURS = {"failed": "red", "done": "green", "stopped": "yellow", "waiting": "dim", "pruned": "dim"}
+COLOURS = {"failed": "red", "done": "green", "paused": "yellow", "stopped": "yellow", "waiting": "dim", "pruned": "dim"}
 
 
 def progress_table(trainings: Sequence[Training], heading: str) -> Table:

@@ -297,6 +297,8 @@ def verdict_of(study: Study) -> str | None:
     gain = best.interval().mean - start.interval().mean
     apart = best.interval().low > start.interval().high
     sure = "their intervals are apart" if apart else "but their intervals overlap: more --fresh-seeds would tell"
+    if len(study.settings.fresh_seeds) < 2:
+        sure = "one seed says little: more --fresh-seeds would tell"
     return f"trial {best.number} is better than the start by {gain:.1f}; {sure}"
 
 
