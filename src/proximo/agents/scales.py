@@ -25,6 +25,7 @@ class ScaleSide:
     runtime: Runtime
     config_class: ClassVar[type[Any]]
     policy: Any
+    rollout_buffer: RolloutBuffer
     intrinsic_reward: IntrinsicReward | None
     learning_rate: float | Schedule | str
     lr_schedule: Schedule
@@ -90,6 +91,12 @@ class ScaleSide:
         reduce = None if buffer.rollout.share is None else self.runtime.reduce
         found = moments([buffer.returns[trained].reshape(-1)], reduce)
         return self.return_moments.updated(float(found.mean[0]), float(found.variance[0]), float(found.count[0]))
+
+    def _use_units(self, units: ReturnMoments) -> None:
+        """Before weights of another model are taken over: let the value be told in the units that theirs is in."""
+        if units != self.return_moments:
+            check_normalized_returns(self.policy, self.rollout_buffer, self.intrinsic_reward)
+            self._change_units(units)
 
     def _change_units(self, new: ReturnMoments) -> None:
         """Let the value be told in other units, and mean the same."""
