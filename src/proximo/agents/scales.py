@@ -32,6 +32,7 @@ class ScaleSide:
     normalize_returns: bool
     return_moments: ReturnMoments  # in whose units value network and rollout are
     _adapted_rate: float | None  # where a learning rate that follows the divergence has come to
+    _adapted_rate_of: str | None  # the learning_rate of that time
     _current_progress_remaining: float
 
     # -- learning rate
@@ -46,11 +47,12 @@ class ScaleSide:
                 "not tell it the divergence of an update; give a number or a function of the progress"
             )
         adaptive = KLAdaptiveRate.from_text("learning_rate", self.learning_rate)
-        if self._adapted_rate is not None:  # of a saved model, or of another target until now
+        begins_anew = adaptive.rate is not None and self._adapted_rate_of not in (None, self.learning_rate)
+        if self._adapted_rate is not None and not begins_anew:  # of a saved model, or of another target until now
             adaptive.rate = self._adapted_rate
         elif adaptive.rate is None:
             adaptive.rate = float(self.config_class.__dataclass_fields__["learning_rate"].default)
-        self.lr_schedule, self._adapted_rate = adaptive, adaptive.rate
+        self.lr_schedule, self._adapted_rate, self._adapted_rate_of = adaptive, adaptive.rate, self.learning_rate
 
     def _adapt_learning_rate(self, metrics: Metrics) -> None:
         """After an update: let a learning rate that follows the divergence take it in."""

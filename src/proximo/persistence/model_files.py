@@ -86,6 +86,7 @@ COMMON_FIELDS: dict[str, Check] = {
     "_current_progress_remaining": FRACTION,
     "_n_updates": _WHOLE,
     "_adapted_rate": Check(lambda value: value is None or RATE.fits(value), f"none, or {RATE.expected}"),
+    "_adapted_rate_of": Check(lambda value: value is None or isinstance(value, str), "none, or a text like kl_0.01"),
 }
 """What a model file may set besides hyperparameters: numbers, and names from the library's tables."""
 
