@@ -39,10 +39,10 @@ def usable_cores(variables: Mapping[str, str] = os.environ) -> int:
 def shared_out(processes: int) -> dict[str, str]:
     """Variables for that many processes beside each other: none of them takes the others' cores.
 
-    A number of threads that the user has set stays.
+    A number of threads that the user has set stays; one that was shared out to this process is shared further.
     """
     share = str(max(1, usable_cores() // processes))
-    if any(name in os.environ for name in THREADS_VARIABLES):
+    if threads_are_asked_for():
         return {CORES_VARIABLE: share}
     return {CORES_VARIABLE: share, THREADS_VARIABLE: share, SHARED_OUT_VARIABLE: share}
 

@@ -95,6 +95,23 @@ def test_another_target_goes_on_from_the_rate_of_the_moment() -> None:
     assert model.lr_schedule == KLAdaptiveRate(0.05, rate)
 
 
+def test_a_beginning_that_is_given_anew_wins(tmp_path: Any) -> None:
+    """The same text goes on, in a file too; a text with another beginning begins there."""
+    model = PPO("MlpPolicy", "CartPole-v1", learning_rate="kl_1e-5_1e-3", **SMALL).learn(256)
+    rate = model.lr_schedule(1.0)
+    assert rate != 1e-3
+    model.save(tmp_path / "model.zip")
+    assert PPO.load(tmp_path / "model.zip", learning_rate="kl_1e-5_1e-3").lr_schedule(1.0) == rate
+    assert PPO.load(tmp_path / "model.zip", learning_rate="kl_0.01").lr_schedule(1.0) == rate
+    loaded = PPO.load(tmp_path / "model.zip", learning_rate="kl_0.01_1e-5")
+    assert loaded.lr_schedule(1.0) == 1e-5
+    loaded.save(tmp_path / "loaded.zip")
+    assert PPO.load(tmp_path / "loaded.zip").lr_schedule(1.0) == 1e-5
+    model.learning_rate = "kl_0.01_1e-5"
+    model.configuration()
+    assert model.lr_schedule == KLAdaptiveRate(0.01, 1e-5)
+
+
 class OwnTrain(PPO):
     def train(self) -> None:
         self._update_learning_rate(self.policy.optimizer)

@@ -11,8 +11,10 @@ import torch
 
 from proximo import A2C, DAAC, PPG, PPO, TRPO, RecurrentPPO, make_vec_env
 from proximo.envs.testing.environments import EndlessEnv
+from proximo.errors import ModelFileError
 from proximo.exploration import RND
 from proximo.functional.return_moments import HORIZON, ReturnMoments, preserve_outputs
+from proximo.persistence.initial_weights import start_from
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import BaseCallback
 
@@ -176,6 +178,53 @@ def test_switched_off_the_value_means_the_same() -> None:
     assert restored_value(model, observation) == pytest.approx(
         before, abs=float(32 * np.finfo(np.float32).eps * deviation)
     )
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("algorithm", [PPO, PPG])
+@pytest.mark.parametrize("way", ["start_from", "set_parameters"])
+def test_weights_come_with_their_units(way: str, algorithm: Any, normalized: bool, tmp_path: Any) -> None:
+    """A new model says what the source said, at once and after a rollout, and also without normalize_returns."""
+    observation = np.zeros((1, 4), np.float32)
+    source = algorithm("MlpPolicy", scaled_cart_pole(), batch_size=32, **SMALL).learn(96)
+    source.save(tmp_path / "source.zip")
+    model = algorithm(
+        "MlpPolicy",
+        scaled_cart_pole(),
+        batch_size=32,
+        learning_rate=1e-30,
+        **{**SMALL, "normalize_returns": normalized},
+    )
+    if algorithm is PPG:
+        model.aux_learning_rate = 1e-30
+    if way == "start_from":
+        start_from(model, tmp_path / "source.zip")
+    else:
+        model.learn(32)  # it has units of its own by now
+        model.set_parameters(tmp_path / "source.zip")
+    assert model.return_moments == source.return_moments
+    assert restored_value(model, observation) == restored_value(source, observation)
+    model.learn(32)
+    assert (model.return_moments == ReturnMoments()) is not normalized
+    assert restored_value(model, observation) == pytest.approx(
+        restored_value(source, observation), abs=float(32 * np.finfo(np.float32).eps * source.return_moments.deviation)
+    )
+
+
+def test_weights_in_units_of_rewards_end_the_units_of_a_model(tmp_path: Any) -> None:
+    source = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, seed=1)
+    source.save(tmp_path / "source.zip")
+    model = PPO("MlpPolicy", scaled_cart_pole(), batch_size=32, **SMALL).learn(64)
+    model.set_parameters(tmp_path / "source.zip")
+    observation = np.zeros((1, 4), np.float32)
+    assert restored_value(model, observation) == restored_value(source, observation)
+
+
+def test_units_that_a_model_cannot_use_are_refused(tmp_path: Any) -> None:
+    PPO("MlpPolicy", "CartPole-v1", batch_size=32, **SMALL).learn(32).save(tmp_path / "source.zip")
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, rollout_buffer_class=OwnBuffer)
+    with pytest.raises(ModelFileError, match=r"cannot start from .*not of a OwnBuffer"):
+        start_from(model, tmp_path / "source.zip")
 
 
 def test_a_rollout_of_returns_that_are_all_alike() -> None:

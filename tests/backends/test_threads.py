@@ -15,7 +15,7 @@ from proximo import PPO, RecurrentPPO
 from proximo.backends import threads
 from proximo.backends.fused.threads import available_threads
 from proximo.backends.threads import torch_threads
-from proximo.cores import CORES_VARIABLE, THREADS_VARIABLES, bound_cores, shared_out, usable_cores
+from proximo.cores import CORES_VARIABLE, SHARED_OUT_VARIABLE, THREADS_VARIABLES, bound_cores, shared_out, usable_cores
 from proximo.envs import DummyVecEnv, SubprocVecEnv, VecMonitor, make_vec_env
 from proximo.envs.testing.environments import FakeImageEnv
 from proximo.training.callbacks import BaseCallback
@@ -162,7 +162,7 @@ def test_the_second_thread_of_the_kernels_does_not_depend_on_the_moment(monkeypa
 
 def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proximo.cores.bound_cores", lambda: 8)
-    for name in (*THREADS_VARIABLES, CORES_VARIABLE, "LOCAL_WORLD_SIZE"):
+    for name in (*THREADS_VARIABLES, CORES_VARIABLE, SHARED_OUT_VARIABLE, "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     assert usable_cores() == 8
     assert usable_cores({"LOCAL_WORLD_SIZE": "3"}) == 2
@@ -173,6 +173,17 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared_out(100)["OMP_NUM_THREADS"] == "1"
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert shared_out(4) == {"PROXIMO_CORES": "2"}
+
+
+def test_processes_share_what_their_parent_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proximo.cores.bound_cores", lambda: 8)
+    for name in (*THREADS_VARIABLES, CORES_VARIABLE, SHARED_OUT_VARIABLE, "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in shared_out(2).items():
+        monkeypatch.setenv(name, value)
+    assert shared_out(4) == {"PROXIMO_CORES": "1", "OMP_NUM_THREADS": "1", "PROXIMO_THREADS": "1"}
+    monkeypatch.setenv("MKL_NUM_THREADS", "3")  # the user's
+    assert shared_out(4) == {"PROXIMO_CORES": "1"}
 
 
 def test_a_fresh_process_has_a_default_that_is_known() -> None:

@@ -16,7 +16,7 @@ from pettingzoo.classic import connect_four_v3, rps_v2, tictactoe_v3
 from pettingzoo.test import parallel_api_test
 
 from proximo import PPO, MaskablePPO, RecurrentPPO, evaluate_policy, make_vec_env
-from proximo.envs import ParallelEnvAdapter, TurnBasedEnv, VecMonitor, as_vec_env
+from proximo.envs import ParallelEnvAdapter, TurnBasedEnv, VecMonitor, as_vec_env, is_masking_supported
 from proximo.training.callbacks import BaseCallback
 
 BOX = spaces.Box(-100.0, 100.0, (2,), np.float32)
@@ -190,6 +190,16 @@ def test_masks(in_info: bool) -> None:
 def test_no_masks_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"no method action_masks\(\)"):
         MaskablePPO("MlpPolicy", as_vec_env(ComingAndGoing()), n_steps=8, batch_size=24).learn(8)
+
+
+def test_asking_for_masks_leaves_an_episode_alone() -> None:
+    game = ComingAndGoing()
+    env = as_vec_env(game)
+    assert not is_masking_supported(env)  # only observations and infos tell, so it has been reset
+    env.reset()
+    env.step(np.zeros(3, int))
+    assert not is_masking_supported(env)
+    assert game.time == 1
 
 
 class Leaving(ComingAndGoing):

@@ -229,8 +229,10 @@ class HostRun:
         return self.model.backend
 
     def take_weights(self, path: str | Path) -> None:
-        """The weights of a model file, and nothing else of it."""
-        self.model.policy.load_state_dict(model_files.read_parameters(path, self.model)["policy"])
+        """The weights of a model file with the units of their value, and nothing else of it."""
+        parameters, units = model_files.read_parameters(path, self.model)
+        self.model._use_units(units)
+        self.model.policy.load_state_dict(parameters["policy"])
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write a model file, a checkpoint where the environments can tell their state; returns where.

@@ -178,6 +178,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
         self.on_non_finite: OnNonFinite = "raise"
         self.return_moments = ReturnMoments()  # in whose units value network and rollout are; 0 and 1 without PopArt
         self._adapted_rate: float | None = None  # where a learning rate that follows the divergence has come to
+        self._adapted_rate_of: str | None = None  # the learning_rate of that time
         self._logger: Logger | None = None
         self._custom_logger = False
         self.env: VecEnv | None = None

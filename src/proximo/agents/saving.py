@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 import torch
 
 from proximo.distributed import Group, join
-from proximo.functional.return_moments import ReturnMoments
+from proximo.functional.return_moments import RETURN_MOMENTS, ReturnMoments, stored_moments
 from proximo.persistence import model_files, training_state
 from proximo.training.callbacks import BaseCallback
 
@@ -25,9 +25,6 @@ def _from_first(group: Group, path: str | Path | BinaryIO) -> BinaryIO:
         with group.telling_failures():
             data = Path(path).read_bytes() if isinstance(path, str | Path) else path.read()
     return BytesIO(group.first(data, "loading a model") or b"")
-
-
-RETURN_MOMENTS = "return_moments"
 
 
 class FileSide:
@@ -59,7 +56,8 @@ class FileSide:
     ) -> None:
         """Load weights (and optimiser state) from :meth:`get_parameters`' dictionary or from a model file.
 
-        With ``exact_match`` every part and every weight must be there; without, only what is given is changed.
+        With ``exact_match`` every part and every weight must be there; without, only what is given is changed. A file
+        of a model with ``normalize_returns`` also tells the units of its value, which a dictionary does not.
         """
         if isinstance(load_path_or_dict, Mapping):
             model_files.set_parameters(self, load_path_or_dict, exact_match)  # type: ignore[arg-type]
@@ -157,10 +155,7 @@ class FileSide:
 
     def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take over what :meth:`_own_tensors` gave."""
-        found = tensors.get(RETURN_MOMENTS)
-        if found is not None and (found.shape != (3,) or not found.isfinite().all() or found[1] < 0 or found[2] < 0):
-            raise ValueError(f"{RETURN_MOMENTS} is {found}; expected a mean, a variance and a count")
-        self.return_moments = ReturnMoments() if found is None else ReturnMoments(*found.tolist())
+        self.return_moments = stored_moments(tensors)
         self._load_algorithm_tensors({name: tensor for name, tensor in tensors.items() if name != RETURN_MOMENTS})
 
     def _load_algorithm_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:

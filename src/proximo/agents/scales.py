@@ -25,12 +25,14 @@ class ScaleSide:
     runtime: Runtime
     config_class: ClassVar[type[Any]]
     policy: Any
+    rollout_buffer: RolloutBuffer
     intrinsic_reward: IntrinsicReward | None
     learning_rate: float | Schedule | str
     lr_schedule: Schedule
     normalize_returns: bool
     return_moments: ReturnMoments  # in whose units value network and rollout are
     _adapted_rate: float | None  # where a learning rate that follows the divergence has come to
+    _adapted_rate_of: str | None  # the learning_rate of that time
     _current_progress_remaining: float
 
     # -- learning rate
@@ -45,11 +47,12 @@ class ScaleSide:
                 "not tell it the divergence of an update; give a number or a function of the progress"
             )
         adaptive = KLAdaptiveRate.from_text("learning_rate", self.learning_rate)
-        if self._adapted_rate is not None:  # of a saved model, or of another target until now
+        begins_anew = adaptive.rate is not None and self._adapted_rate_of not in (None, self.learning_rate)
+        if self._adapted_rate is not None and not begins_anew:  # of a saved model, or of another target until now
             adaptive.rate = self._adapted_rate
         elif adaptive.rate is None:
             adaptive.rate = float(self.config_class.__dataclass_fields__["learning_rate"].default)
-        self.lr_schedule, self._adapted_rate = adaptive, adaptive.rate
+        self.lr_schedule, self._adapted_rate, self._adapted_rate_of = adaptive, adaptive.rate, self.learning_rate
 
     def _adapt_learning_rate(self, metrics: Metrics) -> None:
         """After an update: let a learning rate that follows the divergence take it in."""
@@ -90,6 +93,12 @@ class ScaleSide:
         reduce = None if buffer.rollout.share is None else self.runtime.reduce
         found = moments([buffer.returns[trained].reshape(-1)], reduce)
         return self.return_moments.updated(float(found.mean[0]), float(found.variance[0]), float(found.count[0]))
+
+    def _use_units(self, units: ReturnMoments) -> None:
+        """Before weights of another model are taken over: let the value be told in the units that theirs is in."""
+        if units != self.return_moments:
+            check_normalized_returns(self.policy, self.rollout_buffer, self.intrinsic_reward)
+            self._change_units(units)
 
     def _change_units(self, new: ReturnMoments) -> None:
         """Let the value be told in other units, and mean the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import nn
 
 from proximo.data import Array
 
+RETURN_MOMENTS = "return_moments"  # what they are called in a model file
 HORIZON = 20_000.0  # samples that the moments look back on: returns grow while a policy learns
 SMALLEST_DEVIATION = 1e-4  # returns that are all alike shall not be blown up
 
@@ -51,6 +53,16 @@ class ReturnMoments:
 
     def numbers(self) -> tuple[float, float, float]:
         return self.mean, self.variance, self.count
+
+
+def stored_moments(tensors: Mapping[str, torch.Tensor]) -> ReturnMoments:
+    """Those among the tensors that an algorithm keeps in a model file; without them, values are in units of rewards."""
+    found = tensors.get(RETURN_MOMENTS)
+    if found is None:
+        return ReturnMoments()
+    if found.shape != (3,) or not found.isfinite().all() or found[1] < 0 or found[2] < 0:
+        raise ValueError(f"{RETURN_MOMENTS} is {found}; expected a mean, a variance and a count")
+    return ReturnMoments(*found.tolist())
 
 
 @torch.no_grad()

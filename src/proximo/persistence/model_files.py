@@ -26,6 +26,7 @@ from proximo.files.encoding import decode, encode
 from proximo.files.fields import decode_fields, encode_fields
 from proximo.files.normalizer_file import checked_settings
 from proximo.files.plain_text import brief, printable, shown
+from proximo.functional.return_moments import ReturnMoments, stored_moments
 from proximo.functional.schedules import KLAdaptiveRate
 from proximo.functional.spaces import check_for_correct_spaces
 from proximo.networks import decoupled, maskable, phasic, published_encoders, recurrent
@@ -85,6 +86,7 @@ COMMON_FIELDS: dict[str, Check] = {
     "_current_progress_remaining": FRACTION,
     "_n_updates": _WHOLE,
     "_adapted_rate": Check(lambda value: value is None or RATE.fits(value), f"none, or {RATE.expected}"),
+    "_adapted_rate_of": Check(lambda value: value is None or isinstance(value, str), "none, or a text like kl_0.01"),
 }
 """What a model file may set besides hyperparameters: numbers, and names from the library's tables."""
 
@@ -425,21 +427,23 @@ def _parameters(
 def load_parameters(model: OnPolicyAlgorithm, path: str | Path, exact_match: bool) -> None:
     """Take weights and optimiser state from a model file."""
     with _blaming(path):
-        set_parameters(model, read_parameters(path, model), exact_match)
+        parameters, units = read_parameters(path, model)
+        model._use_units(units)
+        set_parameters(model, parameters, exact_match)
 
 
-def read_parameters(path: str | Path, model: OnPolicyAlgorithm) -> dict[str, dict[str, Any]]:
-    """The state dictionaries of a model file, without building a model."""
+def read_parameters(path: str | Path, model: OnPolicyAlgorithm) -> tuple[dict[str, dict[str, Any]], ReturnMoments]:
+    """The state dictionaries of a model file, without building a model, and the units that its value is in."""
     from proximo.persistence import sb3_files
 
     manifest: dict[str, Any]
     if sb3_files.is_foreign(path):
         foreign = sb3_files.read_foreign(path, type(model), ())
-        return foreign.parameters(model.policy, model.policy.optimizer)
+        return foreign.parameters(model.policy, model.policy.optimizer), ReturnMoments()
     budgets = Budgets()
     manifest, tensors = read_archive(path, budgets)
     _check_content(manifest, path, type(model))
-    return _parameters(manifest, tensors, model, budgets)
+    return _parameters(manifest, tensors, model, budgets), stored_moments(tensors.get("algorithm", {}))
 
 
 def set_parameters(

@@ -106,6 +106,7 @@ class ParallelEnvAdapter(VecEnv):
             self._show(row, _blank(self._flat.space))
         self._totals = EpisodeTotals(self.num_envs)
         self._masks: Array | None = None  # [row, entry]; None until an observation or an info has one
+        self._was_reset = False
         self.actions: Any = None
 
     def _rows(self, copy: int) -> dict[str, int]:
@@ -120,6 +121,7 @@ class ParallelEnvAdapter(VecEnv):
         self._reset_seeds()
         self._reset_options()
         self._totals.clear()
+        self._was_reset = True
         return copy_observation(self._buffers.observations)
 
     def _reset_copy(self, copy: int, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -207,7 +209,7 @@ class ParallelEnvAdapter(VecEnv):
     def has_attr(self, attr_name: str) -> bool:
         if attr_name != EXPECTED_METHOD_NAME:
             return super().has_attr(attr_name)
-        if self._masks is None:
+        if not self._was_reset:
             self.reset()  # to see its observations and infos; the reset that follows begins anew
         return self._masks is not None
 
