@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from proximo.cli.main import main
+from proximo.cli.tune import parse_arguments, session_words, train_words
 from proximo.training.journal import read_journal
 from proximo.tuning import Study
 
@@ -136,3 +137,28 @@ def test_help_has_examples(capsys):
     with pytest.raises(SystemExit):
         main(["tune", "--help"])
     assert "proximo tune Pendulum-v1 --trials 50 --seeds 3 --jobs 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "workers", "passed_on"),
+    [
+        ([], None, []),
+        (["--workers"], "cores", ["--workers", "cores"]),
+        (["--workers", "--trials", "3"], "cores", ["--workers", "cores"]),
+        (["--workers", "auto"], "auto", ["--workers", "auto"]),
+        (["--workers", "0"], 0, ["--workers", "0"]),
+        (["--workers", "2", "--device", "cpu"], 2, ["--workers", "2", "--device", "cpu"]),
+    ],
+)
+def test_workers_are_those_of_a_training(words, workers, passed_on):
+    arguments = parse_arguments(["Pendulum-v1", *words])
+    assert arguments.workers == workers
+    assert session_words(arguments) == passed_on
+    assert train_words(arguments) == ["Pendulum-v1", *passed_on]
+
+
+def test_workers_that_no_training_has_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "Pendulum-v1", "--workers", "-1"]) == 2
+    assert "--workers is -1; expected auto, cores, or a number of at least 0" in capsys.readouterr().err
+    assert os.listdir() == []
