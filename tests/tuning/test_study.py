@@ -75,6 +75,35 @@ def test_the_first_trial_is_the_start_as_it_is(tmp_path):
     job.release()
 
 
+def test_a_start_that_cannot_be_told_to_optuna_leaves_no_study(tmp_path, monkeypatch):
+    def fails(space):
+        raise ValueError("nothing like it")
+
+    monkeypatch.setattr(Space, "start_parameters", fails)
+    with pytest.raises(ValueError, match="nothing like it"):
+        new_study(tmp_path / "study")
+    assert not Study.is_one(tmp_path / "study")
+
+
+def test_a_study_that_was_killed_before_its_start_was_enqueued(tmp_path):
+    path = new_study(tmp_path / "study", trials=2, seeds=(1,)).path
+    (path / "journal.log").unlink()
+    for _ in range(2):
+        study = Study.open(path)
+    assert [trial.user_attrs for trial in study.study.trials] == [{"start": True}]
+
+
+def test_a_start_whose_process_was_killed_while_it_was_drawn(tmp_path):
+    study = new_study(tmp_path / "study", trials=3, seeds=(1,), rungs=(9000,), fresh_seeds=(7,))
+    study.study.ask()
+    work(study, lambda number, rung, seed: 9.0 if number == 0 else number)
+    assert study.is_over()
+    assert study.counts() == {"complete": 2, "pruned": 0, "running": 0, "fail": 1}
+    assert [job.number for job in study.confirmations()] == [2, 1, 0]
+    assert study.best_confirmed().number == 0
+    assert study.best_preset() == {"env": "Pendulum-v1", "algo": "ppo", **study.space.start.as_row()}
+
+
 def test_worse_trials_are_ended_at_their_rung(tmp_path):
     study = new_study(tmp_path / "study", trials=6, seeds=(1, 2), pruner="none")
     done = work(study, lambda number, rung, seed: -number)

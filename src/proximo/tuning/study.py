@@ -93,12 +93,13 @@ class Study:
     def create(cls, path: Path, settings: Settings, space: Space) -> Self:
         """A new study, its first trial the start; one that another process has made meanwhile is joined."""
         require_optuna()
+        space.start_parameters()  # what is wrong with them is said before there is a study
         path.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             if not (path / STUDY_FILE).exists():
                 _write(path / STUDY_FILE, settings, space)
                 created = cls(path, settings, space)
-                created.study.enqueue_trial(space.start_parameters(), user_attrs={"start": True})
+                created._enqueue_start()
                 return created
         return cls.open(path)
 
@@ -123,7 +124,16 @@ class Study:
             space = Space.from_table(settings.algo, start, ranges, settings.rungs[0])
         except (KeyError, TypeError, ValueError) as error:
             raise StudyError(f"{file} does not describe a study ({error}); mend it or begin a new one") from error
-        return cls(Path(path), settings, space)
+        opened = cls(Path(path), settings, space)
+        if not opened._optuna_trials():  # the process that made it ended before the start was in the journal
+            with _locked(opened.path):
+                opened._enqueue_start()
+        return opened
+
+    def _enqueue_start(self) -> None:
+        """Make the start the first trial, if there is none; by whoever holds the lock."""
+        if not self._optuna_trials():
+            self.study.enqueue_trial(self.space.start_parameters(), user_attrs={"start": True})
 
     def extend(self, trials: int) -> None:
         """More trials than it was made with."""
@@ -221,6 +231,8 @@ class Study:
         ]
 
     def _preset_table(self, number: int) -> dict[str, Any]:
+        if number == _START:  # its trial may have ended before it was written
+            return preset_table(self.settings.env, self.settings.algo, self.space.start)
         file = self.job(number).folder / PRESET_FILE
         return parse_toml(file.read_bytes(), str(file))
 
