@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from proximo.cli import tune_session
 from proximo.cli.main import main
-from proximo.cli.tune import parse_arguments, session_words, train_words
+from proximo.cli.tune import Tune, parse_arguments, planned, session_words, train_words
 from proximo.training.journal import read_journal
 from proximo.tuning import Study
 
@@ -83,8 +84,6 @@ def wait_for(condition, process: subprocess.Popen[str]) -> None:
 @pytest.fixture(scope="module")
 def pendulum_study(tmp_path_factory):
     """A study that is there, with nothing trained."""
-    from proximo.cli.tune import Tune, planned
-
     settings, space = planned(Tune(env="Pendulum-v1", trials=3))
     return Study.create(tmp_path_factory.mktemp("studies") / "pendulum", settings, space).path
 
@@ -162,3 +161,20 @@ def test_workers_that_no_training_has_are_refused(tmp_path, monkeypatch, capsys)
     assert main(["tune", "Pendulum-v1", "--workers", "-1"]) == 2
     assert "--workers is -1; expected auto, cores, or a number of at least 0" in capsys.readouterr().err
     assert os.listdir() == []
+
+
+def test_the_best_preset_is_written_before_anything_is_told_of_it(tmp_path, monkeypatch):
+    settings, space = planned(Tune(env="Pendulum-v1", trials=1, seeds=1, rungs=1, fresh_seeds=0))
+    study = Study.create(tmp_path, settings, space)
+    job = study.next_job()
+    job.record(1, 5.0, settings.rungs[-1])
+    assert study.judge(job) == "done"
+    job.release()
+
+    def fails(study):
+        raise OSError("unreadable")
+
+    monkeypatch.setattr(tune_session, "trials_table", fails)
+    with pytest.raises(OSError, match="unreadable"):
+        tune_session.TuneSession(study, 1).finish()
+    assert tomllib.loads((tmp_path / "best.toml").read_text())["env"] == "Pendulum-v1"

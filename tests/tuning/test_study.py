@@ -218,6 +218,15 @@ def test_folders_that_are_no_study(tmp_path):
     assert issubclass(StudyError, ProximoError)
 
 
+def test_steps_of_metrics_that_end_in_half_a_line(tmp_path):
+    job = new_study(tmp_path / "study", trials=1, seeds=(1, 2, 3)).job(0)
+    whole = '{"time/total_timesteps": 128}\n{"time/total_timesteps": 256}\n'
+    for name, text in (("a", whole + '{"time/total_times'), ("b", whole + "\x00" * 9 + "\n[1]\n"), ("c", '{"tim')):
+        (job.folder / name).mkdir(parents=True)
+        (job.folder / name / "progress.jsonl").write_text(text)
+    assert job.steps_trained() == 256 + 256
+
+
 def test_optuna_reads_the_journal_by_itself(tmp_path):
     study = new_study(tmp_path / "study", trials=2, seeds=(1,), rungs=(9000,))
     work(study, lambda number, *_: float(number))

@@ -214,6 +214,10 @@ class TuneSession(TrainingSession):
 
     def _report(self) -> None:
         study = self.study
+        best = study.best_preset()
+        if best is not None:  # before anything is told of it: this is what the study was for
+            with replacing(study.path / BEST_FILE) as stream:
+                stream.write((comment(study) + to_toml(best)).encode("utf-8"))
         print_table(trials_table(study))
         if study.confirmations():
             print_table(confirmation_table(study))
@@ -224,12 +228,9 @@ class TuneSession(TrainingSession):
         )
         if (verdict := verdict_of(study)) is not None:
             output().print(verdict, markup=False)
-        best = study.best_preset()
         if best is None:
             output().print("[yellow]no trial was trained to the end: there is no best one[/]")
             return
-        with replacing(study.path / BEST_FILE) as stream:
-            stream.write((comment(study) + to_toml(best)).encode("utf-8"))
         picture = draw_study(study, study.path / PICTURE)
         output().print(f"picture: {shown_path(picture)}", markup=False, soft_wrap=True)
         output().print(f"all trials: optuna-dashboard {shown_path(study.path / JOURNAL)}", markup=False, soft_wrap=True)

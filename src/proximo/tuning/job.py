@@ -140,8 +140,15 @@ class Job:
 
 
 def _last_step(path: Path) -> int:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return int(json.loads(lines[-1]).get("time/total_timesteps", 0)) if lines else 0
+    """Of the last line of metrics that is whole: a process that was killed may leave half a line behind it."""
+    for line in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict) and isinstance(steps := row.get("time/total_timesteps"), int):
+            return steps
+    return 0
 
 
 def preset_table(env: str, algo: str, preset: Preset) -> dict[str, Any]:
