@@ -13,7 +13,9 @@ from pathlib import Path
 import optuna
 import pytest
 
+from proximo.cli.tune import session_words
 from proximo.errors import ProximoError
+from proximo.training.run_folder import RunFolderError, to_toml
 from proximo.training.run_lock import living_holder
 from proximo.tuning import Space, Study
 from proximo.tuning.pruning import is_worse
@@ -216,6 +218,67 @@ def test_folders_that_are_no_study(tmp_path):
     with pytest.raises(StudyError, match="does not describe a study"):
         Study.open(tmp_path)
     assert issubclass(StudyError, ProximoError)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("trials = 'x'", "trials is 'x'; expected a whole number of at least 1"),
+        ("trials = true", "trials is True; expected a whole number"),
+        ("reduction = 1", "reduction is 1; expected a whole number of at least 2"),
+        ("rungs = []", "rungs is .*; expected a list of rising whole numbers, such as 1000, 3000"),
+        ("rungs = [3, 2]", "rungs is .*; expected a list of rising"),
+        ("rungs = 7", "rungs is 7; expected a list"),
+        ("seeds = ['x']", "seeds is .*; expected a list of whole numbers"),
+        ("seeds = []", "seeds is .*; expected a list of whole numbers, such as 1, 2, 3"),
+        ("fresh_seeds = [-1]", "fresh_seeds is .*; expected a list of whole numbers"),
+        ("pruner = 'medan'", "pruner is 'medan'; did you mean 'median'"),
+        ("algo = 'pp'", "algo is 'pp'; did you mean 'ppo'"),
+        ("algo = ['ppo']", "algo is .*ppo"),
+        ("env = 3", "env is 3; expected the id of an environment"),
+        ("env = '--resume'", "env is '--resume'; expected the id"),
+        ("workers = -1", "workers is -1; expected auto, cores, or a number of at least 0"),
+        ("device = '--resume'", "device is '--resume'; expected a device such as cpu"),
+        ("train = ['--resume', 'elsewhere']", "it has 'train'"),
+        ("start = 3", "start is 3; expected a table"),
+        ("space = 3", "space is 3; expected a table"),
+    ],
+)
+def test_what_no_study_can_be(line, message, tmp_path):
+    path = new_study(tmp_path / "study", trials=2).path
+    table = tomllib.loads((path / "study.toml").read_text()) | tomllib.loads(line)
+    (path / "study.toml").write_text(to_toml(table))
+    with pytest.raises(StudyError, match=rf"study.toml does not describe a study \({message}"):
+        Study.open(path)
+
+
+def test_where_and_how_trainings_run_is_written_down(tmp_path):
+    path = new_study(tmp_path / "study", workers=2, device="cpu").path
+    assert session_words(Study.open(path).settings) == ["--workers", "2", "--device", "cpu"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[",
+        "[" * 100_000,
+        '{"rung": 0}',
+        "[1]",
+        '[{"rung": 0, "seed": 1, "score": 1.0}]',
+        '[{"rung": 2, "seed": 1, "score": 1.0, "steps": 3000}]',
+        '[{"rung": -1, "seed": 1, "score": 1.0, "steps": 3000}]',
+        '[{"rung": 1e999, "seed": 1, "score": 1.0, "steps": 3000}]',
+        '[{"rung": null, "seed": 1, "score": 1.0, "steps": 3000}]',
+    ],
+)
+def test_scores_that_are_damaged(text, tmp_path):
+    study = new_study(tmp_path / "study", trials=1, seeds=(1, 2))
+    job = study.next_job()
+    job.record(1, 5.0, 3000)
+    (job.folder / "scores.json").write_text(text)
+    with pytest.raises(RunFolderError, match=r"scores.json .*remove it"):
+        job.read()
+    job.release()
 
 
 def test_steps_of_metrics_that_end_in_half_a_line(tmp_path):

@@ -210,11 +210,11 @@ def train_words(arguments: Tune) -> list[str]:
     return [*words, *session_words(arguments)]
 
 
-def session_words(arguments: Tune) -> list[str]:
+def session_words(source: Tune | Settings) -> list[str]:
     """The words of `proximo train` that say where and how it runs."""
     words: list[str] = []
     for name in ("workers", "device"):
-        if (value := getattr(arguments, name)) is not None:
+        if (value := getattr(source, name)) is not None:
             words += [f"--{name}", str(value)]
     return words
 
@@ -236,6 +236,7 @@ def settings_of(arguments: Tune, env: str, algo: str, rungs: tuple[int, ...]) ->
         algo=algo,
         rungs=rungs,
         fresh_seeds=tuple(range(FRESH_SEED, FRESH_SEED + fresh)),
-        train=tuple(session_words(arguments)),
+        workers=arguments.workers,
+        device=arguments.device,
         **{name: value for name, value in given.items() if value is not None},
     )

@@ -15,6 +15,7 @@ from proximo.cli.algorithms import algorithm_title
 from proximo.cli.console import output, print_table, shown_path
 from proximo.cli.runs import Run
 from proximo.cli.trainings import FAILED, Training, TrainingSession
+from proximo.cli.tune import session_words
 from proximo.files.atomic import replacing
 from proximo.training.checkpoints import CheckpointFolder
 from proximo.training.run_folder import RunFolder, to_toml
@@ -146,7 +147,7 @@ class TuneSession(TrainingSession):
                 set_aside(folder)
             words = [
                 "--preset", str(job.preset_file), "--seed", str(seed), "--runs-dir", str(job.folder), *pause,
-                "--eval-episodes", str(settings.eval_episodes), "--keep-checkpoints", "1", *settings.train,
+                "--eval-episodes", str(settings.eval_episodes), "--keep-checkpoints", "1", *session_words(settings),
             ]  # fmt: skip
         training.start(words, self.jobs)
         self.trainings.append(training)
