@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from proximo.cli import tune_session
 from proximo.cli.main import main
+from proximo.cli.tune import Tune, parse_arguments, planned, session_words, train_words
 from proximo.training.journal import read_journal
 from proximo.tuning import Study
 
@@ -82,8 +84,6 @@ def wait_for(condition, process: subprocess.Popen[str]) -> None:
 @pytest.fixture(scope="module")
 def pendulum_study(tmp_path_factory):
     """A study that is there, with nothing trained."""
-    from proximo.cli.tune import Tune, planned
-
     settings, space = planned(Tune(env="Pendulum-v1", trials=3))
     return Study.create(tmp_path_factory.mktemp("studies") / "pendulum", settings, space).path
 
@@ -136,3 +136,45 @@ def test_help_has_examples(capsys):
     with pytest.raises(SystemExit):
         main(["tune", "--help"])
     assert "proximo tune Pendulum-v1 --trials 50 --seeds 3 --jobs 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "workers", "passed_on"),
+    [
+        ([], None, []),
+        (["--workers"], "cores", ["--workers", "cores"]),
+        (["--workers", "--trials", "3"], "cores", ["--workers", "cores"]),
+        (["--workers", "auto"], "auto", ["--workers", "auto"]),
+        (["--workers", "0"], 0, ["--workers", "0"]),
+        (["--workers", "2", "--device", "cpu"], 2, ["--workers", "2", "--device", "cpu"]),
+    ],
+)
+def test_workers_are_those_of_a_training(words, workers, passed_on):
+    arguments = parse_arguments(["Pendulum-v1", *words])
+    assert arguments.workers == workers
+    assert session_words(arguments) == passed_on
+    assert train_words(arguments) == ["Pendulum-v1", *passed_on]
+
+
+def test_workers_that_no_training_has_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "Pendulum-v1", "--workers", "-1"]) == 2
+    assert "--workers is -1; expected auto, cores, or a number of at least 0" in capsys.readouterr().err
+    assert os.listdir() == []
+
+
+def test_the_best_preset_is_written_before_anything_is_told_of_it(tmp_path, monkeypatch):
+    settings, space = planned(Tune(env="Pendulum-v1", trials=1, seeds=1, rungs=1, fresh_seeds=0))
+    study = Study.create(tmp_path, settings, space)
+    job = study.next_job()
+    job.record(1, 5.0, settings.rungs[-1])
+    assert study.judge(job) == "done"
+    job.release()
+
+    def fails(study):
+        raise OSError("unreadable")
+
+    monkeypatch.setattr(tune_session, "trials_table", fails)
+    with pytest.raises(OSError, match="unreadable"):
+        tune_session.TuneSession(study, 1).finish()
+    assert tomllib.loads((tmp_path / "best.toml").read_text())["env"] == "Pendulum-v1"

@@ -113,3 +113,14 @@ def test_a_file_that_is_no_toml(tmp_path):
     (tmp_path / "my.toml").write_text("[gamma\n")
     with pytest.raises(SpaceError, match=r"my\.toml"):
         Space.read("ppo", load_preset("ppo", "default"), tmp_path / "my.toml")
+
+
+def test_a_start_whose_learning_rate_follows_the_divergence():
+    start = load_preset("ppo", "Pendulum-v1").changed({"learning_rate": "kl_0.01"})
+    assert "learning_rate" not in Space.read("ppo", start).start_parameters()  # a range has nothing like it
+    rates = {"low": 1e-4, "high": 1e-2, "schedule": ["constant", "linear"]}
+    assert Space.from_table("ppo", start, {"learning_rate": rates}).start_parameters() == {}
+    rates = {"choices": ["kl_0.01", "lin_0.001", 0.001]}
+    for rate in rates["choices"]:
+        space = Space.from_table("ppo", start.changed({"learning_rate": rate}), {"learning_rate": rates})
+        assert space.start_parameters() == {"learning_rate": rate}

@@ -13,7 +13,9 @@ from pathlib import Path
 import optuna
 import pytest
 
+from proximo.cli.tune import session_words
 from proximo.errors import ProximoError
+from proximo.training.run_folder import RunFolderError, to_toml
 from proximo.training.run_lock import living_holder
 from proximo.tuning import Space, Study
 from proximo.tuning.pruning import is_worse
@@ -73,6 +75,35 @@ def test_the_first_trial_is_the_start_as_it_is(tmp_path):
     assert PresetFile.read(job.preset_file).preset("ppo", "Pendulum-v1").as_row() == study.space.start.as_row()
     assert study.study.trials[0].params["gamma"] == 0.9
     job.release()
+
+
+def test_a_start_that_cannot_be_told_to_optuna_leaves_no_study(tmp_path, monkeypatch):
+    def fails(space):
+        raise ValueError("nothing like it")
+
+    monkeypatch.setattr(Space, "start_parameters", fails)
+    with pytest.raises(ValueError, match="nothing like it"):
+        new_study(tmp_path / "study")
+    assert not Study.is_one(tmp_path / "study")
+
+
+def test_a_study_that_was_killed_before_its_start_was_enqueued(tmp_path):
+    path = new_study(tmp_path / "study", trials=2, seeds=(1,)).path
+    (path / "journal.log").unlink()
+    for _ in range(2):
+        study = Study.open(path)
+    assert [trial.user_attrs for trial in study.study.trials] == [{"start": True}]
+
+
+def test_a_start_whose_process_was_killed_while_it_was_drawn(tmp_path):
+    study = new_study(tmp_path / "study", trials=3, seeds=(1,), rungs=(9000,), fresh_seeds=(7,))
+    study.study.ask()
+    work(study, lambda number, rung, seed: 9.0 if number == 0 else number)
+    assert study.is_over()
+    assert study.counts() == {"complete": 2, "pruned": 0, "running": 0, "fail": 1}
+    assert [job.number for job in study.confirmations()] == [2, 1, 0]
+    assert study.best_confirmed().number == 0
+    assert study.best_preset() == {"env": "Pendulum-v1", "algo": "ppo", **study.space.start.as_row()}
 
 
 def test_worse_trials_are_ended_at_their_rung(tmp_path):
@@ -187,6 +218,76 @@ def test_folders_that_are_no_study(tmp_path):
     with pytest.raises(StudyError, match="does not describe a study"):
         Study.open(tmp_path)
     assert issubclass(StudyError, ProximoError)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("trials = 'x'", "trials is 'x'; expected a whole number of at least 1"),
+        ("trials = true", "trials is True; expected a whole number"),
+        ("reduction = 1", "reduction is 1; expected a whole number of at least 2"),
+        ("rungs = []", "rungs is .*; expected a list of rising whole numbers, such as 1000, 3000"),
+        ("rungs = [3, 2]", "rungs is .*; expected a list of rising"),
+        ("rungs = 7", "rungs is 7; expected a list"),
+        ("seeds = ['x']", "seeds is .*; expected a list of whole numbers"),
+        ("seeds = []", "seeds is .*; expected a list of whole numbers, such as 1, 2, 3"),
+        ("fresh_seeds = [-1]", "fresh_seeds is .*; expected a list of whole numbers"),
+        ("pruner = 'medan'", "pruner is 'medan'; did you mean 'median'"),
+        ("algo = 'pp'", "algo is 'pp'; did you mean 'ppo'"),
+        ("algo = ['ppo']", "algo is .*ppo"),
+        ("env = 3", "env is 3; expected the id of an environment"),
+        ("env = '--resume'", "env is '--resume'; expected the id"),
+        ("workers = -1", "workers is -1; expected auto, cores, or a number of at least 0"),
+        ("device = '--resume'", "device is '--resume'; expected a device such as cpu"),
+        ("train = ['--resume', 'elsewhere']", "it has 'train'"),
+        ("start = 3", "start is 3; expected a table"),
+        ("space = 3", "space is 3; expected a table"),
+    ],
+)
+def test_what_no_study_can_be(line, message, tmp_path):
+    path = new_study(tmp_path / "study", trials=2).path
+    table = tomllib.loads((path / "study.toml").read_text()) | tomllib.loads(line)
+    (path / "study.toml").write_text(to_toml(table))
+    with pytest.raises(StudyError, match=rf"study.toml does not describe a study \({message}"):
+        Study.open(path)
+
+
+def test_where_and_how_trainings_run_is_written_down(tmp_path):
+    path = new_study(tmp_path / "study", workers=2, device="cpu").path
+    assert session_words(Study.open(path).settings) == ["--workers", "2", "--device", "cpu"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[",
+        "[" * 100_000,
+        '{"rung": 0}',
+        "[1]",
+        '[{"rung": 0, "seed": 1, "score": 1.0}]',
+        '[{"rung": 2, "seed": 1, "score": 1.0, "steps": 3000}]',
+        '[{"rung": -1, "seed": 1, "score": 1.0, "steps": 3000}]',
+        '[{"rung": 1e999, "seed": 1, "score": 1.0, "steps": 3000}]',
+        '[{"rung": null, "seed": 1, "score": 1.0, "steps": 3000}]',
+    ],
+)
+def test_scores_that_are_damaged(text, tmp_path):
+    study = new_study(tmp_path / "study", trials=1, seeds=(1, 2))
+    job = study.next_job()
+    job.record(1, 5.0, 3000)
+    (job.folder / "scores.json").write_text(text)
+    with pytest.raises(RunFolderError, match=r"scores.json .*remove it"):
+        job.read()
+    job.release()
+
+
+def test_steps_of_metrics_that_end_in_half_a_line(tmp_path):
+    job = new_study(tmp_path / "study", trials=1, seeds=(1, 2, 3)).job(0)
+    whole = '{"time/total_timesteps": 128}\n{"time/total_timesteps": 256}\n'
+    for name, text in (("a", whole + '{"time/total_times'), ("b", whole + "\x00" * 9 + "\n[1]\n"), ("c", '{"tim')):
+        (job.folder / name).mkdir(parents=True)
+        (job.folder / name / "progress.jsonl").write_text(text)
+    assert job.steps_trained() == 256 + 256
 
 
 def test_optuna_reads_the_journal_by_itself(tmp_path):

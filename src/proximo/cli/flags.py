@@ -124,6 +124,15 @@ def whole_number(text: str) -> int:
     return int(value)
 
 
+def workers_of(text: str) -> int | str:
+    """How many worker processes, or the word that says who decides it.
+
+    >>> workers_of("cores"), workers_of("2")
+    ('cores', 2)
+    """
+    return text if text in ("auto", "cores") else whole_number(text)
+
+
 def seed_numbers(text: str) -> tuple[int, ...]:
     """Seeds as ranges and numbers.
 

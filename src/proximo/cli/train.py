@@ -28,6 +28,7 @@ from proximo.cli.flags import (
     hyperparameter_flags,
     one_word,
     whole_number,
+    workers_of,
 )
 from proximo.cli.group import Group
 from proximo.cli.launching import launch, launch_name, number_of_processes
@@ -72,10 +73,6 @@ EXAMPLES = (
 
 TrackerName = Literal["wandb", "mlflow", "trackio", "tensorboard"]
 _from_preset = default_is("the preset's")
-
-
-def workers_of(text: str) -> int | str:
-    return text if text in ("auto", "cores") else whole_number(text)
 
 
 def processes_of(text: str) -> int | Literal["auto"]:

@@ -12,7 +12,8 @@ import tyro
 
 from proximo import ALGORITHMS
 from proximo.cli.command import check_at_least, flag, parse
-from proximo.cli.flags import OptionalCount, OptionalPath, OptionalText, default_is
+from proximo.cli.flags import OptionalCount, OptionalPath, OptionalText, default_is, one_word, workers_of
+from proximo.cli.workers import with_value
 from proximo.errors import near_matches
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ class Tune:
     search_seed: Annotated[OptionalCount, default_is("0")] = flag(
         "Seed of the search itself: with one job at a time a search can be repeated.", None
     )
-    workers: Annotated[bool | None, tyro.conf.arg(metavar=""), default_is("as proximo train decides")] = flag(
-        "Run the environments of each training in worker processes.", None
-    )
+    workers: Annotated[
+        int | str | None, one_word(workers_of, "{auto,cores}|INT"), default_is("as proximo train decides")
+    ] = flag("Worker processes that step the environments of each training: as --workers of `proximo train`.", None)
     device: Annotated[OptionalText, default_is("auto")] = flag("Where policies learn, such as cpu.", None)
     runs_dir: Path = flag("Where new studies are made.", Path("runs"))
 
@@ -109,7 +110,7 @@ JOINING = ("study", "env", "algo", "trials", "jobs", "runs_dir")
 
 
 def run(words: Sequence[str]) -> int:
-    arguments = parse(Tune, "tune", SUMMARY, EXAMPLES, words)
+    arguments = parse_arguments(words)
     check_values(arguments)
     from proximo.cli.console import output
     from proximo.cli.tune_session import TuneSession
@@ -127,6 +128,10 @@ def run(words: Sequence[str]) -> int:
             return 0
         study = Study.create(study_folder(arguments, settings), settings, space)
     return TuneSession(study, arguments.jobs or usable_cores()).finish()
+
+
+def parse_arguments(words: Sequence[str]) -> Tune:
+    return parse(Tune, "tune", SUMMARY, EXAMPLES, with_value(words))
 
 
 def check_values(arguments: Tune) -> None:
@@ -205,9 +210,13 @@ def train_words(arguments: Tune) -> list[str]:
     return [*words, *session_words(arguments)]
 
 
-def session_words(arguments: Tune) -> list[str]:
-    device = [] if arguments.device is None else ["--device", arguments.device]
-    return [*(["--workers"] if arguments.workers else []), *device]
+def session_words(source: Tune | Settings) -> list[str]:
+    """The words of `proximo train` that say where and how it runs."""
+    words: list[str] = []
+    for name in ("workers", "device"):
+        if (value := getattr(source, name)) is not None:
+            words += [f"--{name}", str(value)]
+    return words
 
 
 def settings_of(arguments: Tune, env: str, algo: str, rungs: tuple[int, ...]) -> Settings:
@@ -227,6 +236,7 @@ def settings_of(arguments: Tune, env: str, algo: str, rungs: tuple[int, ...]) ->
         algo=algo,
         rungs=rungs,
         fresh_seeds=tuple(range(FRESH_SEED, FRESH_SEED + fresh)),
-        train=tuple(session_words(arguments)),
+        workers=arguments.workers,
+        device=arguments.device,
         **{name: value for name, value in given.items() if value is not None},
     )

@@ -15,6 +15,7 @@ from proximo.cli.algorithms import algorithm_title
 from proximo.cli.console import output, print_table, shown_path
 from proximo.cli.runs import Run
 from proximo.cli.trainings import FAILED, Training, TrainingSession
+from proximo.cli.tune import session_words
 from proximo.files.atomic import replacing
 from proximo.training.checkpoints import CheckpointFolder
 from proximo.training.run_folder import RunFolder, to_toml
@@ -146,7 +147,7 @@ class TuneSession(TrainingSession):
                 set_aside(folder)
             words = [
                 "--preset", str(job.preset_file), "--seed", str(seed), "--runs-dir", str(job.folder), *pause,
-                "--eval-episodes", str(settings.eval_episodes), "--keep-checkpoints", "1", *settings.train,
+                "--eval-episodes", str(settings.eval_episodes), "--keep-checkpoints", "1", *session_words(settings),
             ]  # fmt: skip
         training.start(words, self.jobs)
         self.trainings.append(training)
@@ -214,6 +215,10 @@ class TuneSession(TrainingSession):
 
     def _report(self) -> None:
         study = self.study
+        best = study.best_preset()
+        if best is not None:  # before anything is told of it: this is what the study was for
+            with replacing(study.path / BEST_FILE) as stream:
+                stream.write((comment(study) + to_toml(best)).encode("utf-8"))
         print_table(trials_table(study))
         if study.confirmations():
             print_table(confirmation_table(study))
@@ -224,12 +229,9 @@ class TuneSession(TrainingSession):
         )
         if (verdict := verdict_of(study)) is not None:
             output().print(verdict, markup=False)
-        best = study.best_preset()
         if best is None:
             output().print("[yellow]no trial was trained to the end: there is no best one[/]")
             return
-        with replacing(study.path / BEST_FILE) as stream:
-            stream.write((comment(study) + to_toml(best)).encode("utf-8"))
         picture = draw_study(study, study.path / PICTURE)
         output().print(f"picture: {shown_path(picture)}", markup=False, soft_wrap=True)
         output().print(f"all trials: optuna-dashboard {shown_path(study.path / JOURNAL)}", markup=False, soft_wrap=True)

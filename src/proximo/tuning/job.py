@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from proximo.errors import ModelFileError
 from proximo.files.atomic import replacing
+from proximo.files.budgets import Budgets
+from proximo.files.plain_text import parse_json
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.training.run_folder import RunFolder, RunFolderError, to_toml
 from proximo.training.run_lock import RunLock, living_holder
@@ -90,11 +93,14 @@ class Job:
     def read(self) -> Job:
         """Take over the scores that are written down."""
         try:
-            table = json.loads((self.folder / _SCORES).read_text(encoding="utf-8"))
+            with (self.folder / _SCORES).open("rb") as stream:
+                table: Any = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), "it", strict=False)
             rows = [(int(row["rung"]), int(row["seed"]), float(row["score"]), int(row["steps"])) for row in table]
+            if any(rung not in range(len(self.rungs)) for rung, *_ in rows):
+                raise ValueError(f"it has a rung that is none of the {len(self.rungs)}")
         except FileNotFoundError:
             rows = []
-        except (ValueError, KeyError, TypeError) as error:
+        except (ModelFileError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise RunFolderError(f"{self.folder / _SCORES} is damaged ({error!r}); remove it") from error
         self.scores, self.steps = {}, {}
         for rung, seed, score, steps in rows:
@@ -140,8 +146,15 @@ class Job:
 
 
 def _last_step(path: Path) -> int:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return int(json.loads(lines[-1]).get("time/total_timesteps", 0)) if lines else 0
+    """Of the last line of metrics that is whole: a process that was killed may leave half a line behind it."""
+    for line in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict) and isinstance(steps := row.get("time/total_timesteps"), int):
+            return steps
+    return 0
 
 
 def preset_table(env: str, algo: str, preset: Preset) -> dict[str, Any]:

@@ -204,12 +204,14 @@ class Space:
         found: dict[str, Any] = {}
         for name, item in self.ranges.items():
             value = self._start_value(name)
-            if isinstance(value, str) and item.name in scheduled_names():
-                if item.schedule:
-                    found[_schedule_parameter(item)] = "linear"
+            form = "constant"
+            if isinstance(value, str) and item.name in scheduled_names() and not item.choices:
+                if value.startswith("kl_"):  # it follows the divergence: no range has anything like it
+                    continue
+                form = "linear" if value.startswith("lin_") else "constant"
                 value = float(value.removeprefix("lin_"))
-            elif item.schedule:
-                found[_schedule_parameter(item)] = "constant"
+            if item.schedule:
+                found[_schedule_parameter(item)] = form
             if (nearest := item.nearest(value)) is not None:
                 found[item.parameter] = nearest
         return found

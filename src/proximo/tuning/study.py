@@ -7,13 +7,14 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from proximo.errors import MissingExtraError, ProximoError
+from proximo import ALGORITHMS
+from proximo.errors import MissingExtraError, ProximoError, near_matches
 from proximo.files.atomic import replacing
-from proximo.files.plain_text import TOML_BYTES, parse_toml
+from proximo.files.plain_text import TOML_BYTES, brief, parse_toml
 from proximo.training.run_folder import to_toml
 from proximo.training.run_lock import RunLock, RunLockedError
 from proximo.tuning.job import PRESET_FILE, Job, preset_table
@@ -30,6 +31,7 @@ BEST_FILE = "best.toml"
 PICTURE = "study.png"
 PRUNERS = ("median", "wilcoxon", "none")
 _NAME = "proximo"
+_LEAST = {"reduction": 2, "seed": 0}
 _START = 0  # the number of the trial that trains the start
 
 
@@ -52,14 +54,49 @@ class Settings:
     fresh_seeds: tuple[int, ...] = ()
     confirmed: int = 3
     seed: int = 0  # of the search
-    train: tuple[str, ...] = field(default=())  # further words for `proximo train`
+    workers: int | str | None = None  # of each training, as the flag of `proximo train`
+    device: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("trials", "reduction", "eval_episodes", "confirmed", "seed"):
+            least = _LEAST.get(name, 1)
+            if not _is_count(getattr(self, name), least):
+                raise self._refused(name, f"expected a whole number of at least {least}")
+        for name in ("seeds", "fresh_seeds"):
+            if not _are_counts(getattr(self, name), 0) or not (self.seeds or name == "fresh_seeds"):
+                raise self._refused(name, "expected a list of whole numbers, such as 1, 2, 3")
+        if not self.rungs or not _are_counts(self.rungs, 1) or list(self.rungs) != sorted(set(self.rungs)):
+            raise self._refused("rungs", "expected a list of rising whole numbers, such as 1000, 3000")
+        for name, known in (("algo", tuple(ALGORITHMS)), ("pruner", PRUNERS)):
+            if getattr(self, name) not in known:
+                raise self._refused(name, near_matches(str(getattr(self, name)), known))
+        if not _is_word(self.env):
+            raise self._refused("env", "expected the id of an environment, such as Pendulum-v1")
+        if self.device is not None and not _is_word(self.device):
+            raise self._refused("device", "expected a device such as cpu")
+        if self.workers not in (None, "auto", "cores") and not _is_count(self.workers, 0):
+            raise self._refused("workers", "expected auto, cores, or a number of at least 0")
         if self.pruner == "wilcoxon" and len(self.seeds) * len(self.rungs) < LEAST_PAIRS:
             raise StudyError(
                 f"{len(self.seeds)} seeds on {len(self.rungs)} rungs are {len(self.seeds) * len(self.rungs)} pairs, of "
                 f"which Wilcoxon's test is never sure; it needs {LEAST_PAIRS}: give more --seeds, or --pruner median"
             )
+
+    def _refused(self, name: str, expected: str) -> StudyError:
+        return StudyError(f"{name} is {brief(getattr(self, name))}; {expected}")
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _are_counts(values: Any, least: int) -> bool:
+    return isinstance(values, tuple) and all(_is_count(value, least) for value in values)
+
+
+def _is_word(value: Any) -> bool:
+    """A text that `proximo train` cannot take for a flag."""
+    return isinstance(value, str) and value != "" and not value.startswith("-")
 
 
 def rungs_of(steps: int, count: int, reduction: int) -> tuple[int, ...]:
@@ -93,12 +130,13 @@ class Study:
     def create(cls, path: Path, settings: Settings, space: Space) -> Self:
         """A new study, its first trial the start; one that another process has made meanwhile is joined."""
         require_optuna()
+        space.start_parameters()  # what is wrong with them is said before there is a study
         path.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             if not (path / STUDY_FILE).exists():
                 _write(path / STUDY_FILE, settings, space)
                 created = cls(path, settings, space)
-                created.study.enqueue_trial(space.start_parameters(), user_attrs={"start": True})
+                created._enqueue_start()
                 return created
         return cls.open(path)
 
@@ -115,7 +153,13 @@ class Study:
         with file.open("rb") as stream:
             table = parse_toml(stream.read(TOML_BYTES + 1), str(file))
         try:
+            for name in ("start", "space"):
+                if not isinstance(table[name], dict):
+                    raise StudyError(f"{name} is {brief(table[name])}; expected a table")
             start, ranges = Preset.from_row("start", table.pop("start")), table.pop("space")
+            known = [item.name for item in fields(Settings)]
+            if unknown := [name for name in table if name not in known]:
+                raise StudyError(f"it has {brief(unknown[0])}; {near_matches(unknown[0], known)}")
             row: dict[str, Any] = {
                 key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
             }
@@ -123,7 +167,16 @@ class Study:
             space = Space.from_table(settings.algo, start, ranges, settings.rungs[0])
         except (KeyError, TypeError, ValueError) as error:
             raise StudyError(f"{file} does not describe a study ({error}); mend it or begin a new one") from error
-        return cls(Path(path), settings, space)
+        opened = cls(Path(path), settings, space)
+        if not opened._optuna_trials():  # the process that made it ended before the start was in the journal
+            with _locked(opened.path):
+                opened._enqueue_start()
+        return opened
+
+    def _enqueue_start(self) -> None:
+        """Make the start the first trial, if there is none; by whoever holds the lock."""
+        if not self._optuna_trials():
+            self.study.enqueue_trial(self.space.start_parameters(), user_attrs={"start": True})
 
     def extend(self, trials: int) -> None:
         """More trials than it was made with."""
@@ -221,8 +274,11 @@ class Study:
         ]
 
     def _preset_table(self, number: int) -> dict[str, Any]:
+        if number == _START:  # its trial may have ended before it was written
+            return preset_table(self.settings.env, self.settings.algo, self.space.start)
         file = self.job(number).folder / PRESET_FILE
-        return parse_toml(file.read_bytes(), str(file))
+        with file.open("rb") as stream:
+            return parse_toml(stream.read(TOML_BYTES + 1), str(file))
 
     # --------------------------------------------------------------------------------------------------------- verdicts
 
