@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ from document_pages import PAGES, SMALLER, Block, blocks_of, name_of
 
 WITH_BLOCKS = [page for page in PAGES if blocks_of(page)]
 SLOW = [page for page in WITH_BLOCKS if any(block.mark == "slow" for block in blocks_of(page))]
+# files that the blocks of a page leave behind
+MADE = {
+    "docs/guides/export.md": {"policy.onnx", "policy.pt2", "recurrent.onnx"},
+    "docs/guides/trackers.md": {"tracked/progress.csv", "tracked/trackio.json", "models/model.zip"},
+}
+USERS_HOME = Path.home()  # before a test has another
 
 
 def run(blocks: list[Block], name: str) -> None:
@@ -42,6 +49,9 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     missing = sorted({block.missing for block in blocks if block.missing is not None})
     if missing and len(missing) == len(blocks):
         pytest.skip(f"needs {', '.join(missing)}")
+    if not missing:
+        made = {file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file()}
+        assert MADE.get(name_of(page), set()) <= made
 
 
 @pytest.mark.slow
@@ -49,6 +59,20 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_slow_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(blocks_of(page), name_of(page))
+
+
+def test_pages_are_tried_without_network_token_and_home(tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    from proximo.hub import HubError, pull
+
+    assert Path.home() != USERS_HOME
+    assert hub.HfApi().endpoint == "http://127.0.0.1:9"
+    assert hub.get_token() is None
+    with pytest.raises(HubError, match="cannot be reached"):
+        pull("ada/ppo-CartPole-v1", tmp_path / "cartpole")
+    assert not (tmp_path / "cartpole").exists()
+    trackio = pytest.importorskip("trackio")
+    assert str(trackio.TRACKIO_DIR) == os.environ["TRACKIO_DIR"]
 
 
 def test_no_python_block_is_overlooked() -> None:

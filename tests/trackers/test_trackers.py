@@ -185,10 +185,10 @@ def test_sigterm_ends_the_run_and_a_resume_goes_on_in_it(tmp_path, monkeypatch):
 
 
 def test_an_error_ends_the_run_as_failed(tmp_path, monkeypatch):
-    def fail() -> None:
+    def fail(*_, **__) -> None:
         raise ValueError("something broke")
 
-    at_step(512, fail, monkeypatch)
+    monkeypatch.setattr(PPO, "train", fail)
     run = trained(tmp_path / "runs", "--track", "mlflow", code=2)
     assert mlflow_run(run).info.status == "FAILED"
 
@@ -241,6 +241,27 @@ def test_a_store_that_fails_does_not_end_the_training(tmp_path, monkeypatch):
         model.learn(128)
     logger.close()
     assert len(progress(tmp_path / "run")) == 2
+
+
+def test_no_error_of_a_tracker_ends_the_training(tmp_path, monkeypatch):
+    """Such as a store of artifacts whose package is missing, which only the model at the end finds out."""
+
+    def refuse(*_, **__) -> None:
+        raise ModuleNotFoundError("No module named 'boto3'")
+
+    logger = configure(tmp_path / "run", ["mlflow"])
+    (tracker,) = logger.trackers
+    for name in ("log_artifact", "set_terminated"):
+        monkeypatch.setattr(tracker.client, name, refuse)
+    with pytest.warns(
+        UserWarning, match=r"mlflow did not take the model model\.zip: No module named 'boto3'; the train"
+    ):
+        tracker.write_model(tmp_path / "model.zip")
+    logger.record("image", Image(np.zeros((2, 3, 8, 6), np.uint8), "CHW"))  # four axes, three names
+    with pytest.warns(UserWarning, match="mlflow did not take image: .*; the training goes on"):
+        logger.dump(64)
+    with pytest.warns(UserWarning, match="mlflow did not take the end of the run"):
+        logger.close()
 
 
 # ------------------------------------------------------------------------------------------------------------- library

@@ -90,10 +90,6 @@ class TrackedRun(Tracker):
     @abstractmethod
     def _finish(self, ending: Ending) -> None: ...
 
-    def _failures(self) -> tuple[type[Exception], ...]:
-        """What the tracker's package raises when its store or server fails."""
-        return (OSError,)
-
     # ------------------------------------------------------------------------------------------------------- protocol
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
@@ -144,12 +140,14 @@ class TrackedRun(Tracker):
         if counts_as(value, HParam):
             self.write_config(value.hparam_dict)
             return
-        with tempfile.TemporaryDirectory() as folder:
+        with self._failing_as_warning(key), tempfile.TemporaryDirectory() as folder:
             path = picture_file(value, Path(folder))
-            if path is not None:
-                with self._failing_as_warning(key):
-                    self._write_picture(key, path, step)
-                return
+            if path is None:
+                self._refuse(key, value)
+            else:
+                self._write_picture(key, path, step)
+
+    def _refuse(self, key: str, value: Any) -> None:
         if key not in self._refused:
             self._refused.add(key)
             warnings.warn(
@@ -162,7 +160,7 @@ class TrackedRun(Tracker):
     def _failing_as_warning(self, what: str) -> Iterator[None]:
         try:
             yield
-        except self._failures() as error:
+        except Exception as error:  # whatever its package raises, also one that misses another package
             warnings.warn(f"{self.name} did not take {what}: {error}; the training goes on", stacklevel=3)
 
     def _finish_at_exit(self) -> None:

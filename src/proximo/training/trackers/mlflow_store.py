@@ -62,11 +62,6 @@ class MlflowRun(TrackedRun):
         run = self.client.create_run(_experiment_id(), run_name=run_title(self.folder), tags=tags)
         return {"id": run.info.run_id}
 
-    def _failures(self) -> tuple[type[Exception], ...]:
-        from mlflow.exceptions import MlflowException
-
-        return (MlflowException, OSError)
-
     def _write_values(self, values: dict[str, float | str], step: int) -> None:
         from mlflow.entities import Metric, RunTag
 

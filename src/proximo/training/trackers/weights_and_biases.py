@@ -52,11 +52,6 @@ class WandbRun(TrackedRun):
             ) from error
         return {"id": run_id}
 
-    def _failures(self) -> tuple[type[Exception], ...]:
-        import wandb
-
-        return (wandb.Error, OSError)
-
     def _write_values(self, values: dict[str, float | str], step: int) -> None:
         self.run.log(values, step=step)
 
