@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import zlib
 from functools import cache
 from typing import Any
 
@@ -37,7 +38,8 @@ def picture(latex: str, display: bool) -> str:
     inside = drawing[drawing.index(">") + 1 :].strip()
     inside = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", inside, flags=re.DOTALL)
     inside = re.sub(r"fill: #000000|stroke: #000000", lambda found: found[0].split(":")[0] + ": currentColor", inside)
-    inside = re.sub(r'(id="|href="#)', rf"\g<1>m{abs(hash((latex, display))):x}-", inside)
+    name = zlib.crc32(f"{latex} {display}".encode())  # the same in every build
+    inside = re.sub(r'(id="|href="#)', rf"\g<1>m{name:x}-", inside)
     return (
         f'<svg class="equation" role="img" aria-label="{html.escape(latex)}" viewBox="0 0 {width} {height}" '
         f'style="{style}" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">{inside}'

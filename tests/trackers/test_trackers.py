@@ -22,7 +22,7 @@ from proximo.training.callback_base import BaseCallback
 from proximo.training.loggers import Figure, HParam, Image, Logger, Video, configure, configure_logger
 from proximo.training.run_folder import GROUP_FILE
 from proximo.training.trackers import TRACKERS, make_tracker
-from proximo.training.trackers.base import TrackerError
+from proximo.training.trackers.base import RunRecord, TrackerError
 from proximo.training.trackers.mlflow_store import MlflowRun
 
 from .conftest import set_up
@@ -345,6 +345,39 @@ def test_a_record_of_a_stranger_is_checked(text, tmp_path):
     (tmp_path / "mlflow.json").write_text(text)
     with pytest.raises(TrackerError, match="does not name the run of a tracker"):
         make_tracker("mlflow", tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("kind", ["dangling link", "link", "link inside", "pipe", "folder"])
+def test_a_record_that_is_no_file_of_its_own_is_refused(kind, resume, tmp_path):
+    """A stranger's folder makes and changes no file elsewhere, and blocks nobody."""
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    run.mkdir()
+    record = run / "mlflow.json"
+    if kind == "pipe":
+        os.mkfifo(record)
+    elif kind == "folder":
+        record.mkdir()
+    else:
+        target = run / "config.toml" if kind == "link inside" else elsewhere
+        if kind != "dangling link":
+            target.write_text("mine")
+        record.symlink_to(target)
+    with pytest.raises(TrackerError, match=r"mlflow\.json is no file of its own .*; remove it"):
+        make_tracker("mlflow", run, resume=resume)
+    assert elsewhere.exists() == (kind == "link")
+    assert kind != "link" or elsewhere.read_text() == "mine"
+
+
+def test_a_record_that_would_be_too_long_is_refused_when_a_run_begins(tmp_path):
+    record = RunRecord(tmp_path / "trackio.json", resume=False)
+    record.identity = {"id": "a" * 200, "name": "b" * 200}
+    record.write(10**15)
+    assert RunRecord(record.path, resume=True).identity == record.identity
+    record.identity["project"] = "c" * 100
+    with pytest.raises(TrackerError, match=r"trackio\.json has room for 480 bytes .* not 5\d\d"):
+        record.write(-1)
+    assert RunRecord(record.path, resume=True).step == 10**15
 
 
 def test_a_run_that_the_store_does_not_have(tmp_path):

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import re
+import stat
 import sys
 import tempfile
 import warnings
@@ -27,6 +28,7 @@ from proximo.training.log_formats import Ending, Figure, HParam, Image, Tracker,
 
 _IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # ids and names become parts of paths and addresses
 _RECORD_BYTES = 512
+_IDENTITY_BYTES = 480  # of the record: the rest is for the step
 
 
 class TrackerError(ProximoError, RuntimeError):
@@ -178,14 +180,20 @@ class RunRecord:
         self.path = path
         self.identity: dict[str, str] = {}
         self.step = -1
-        if resume and path.exists():
+        is_there = os.path.lexists(path)
+        if is_there and not stat.S_ISREG(path.lstat().st_mode):
+            raise TrackerError(
+                f"{path} is no file of its own but a link, a folder or a device; remove it to begin a new run there"
+            )
+        # no link is followed and no pipe waited for, even if one has taken the file's place just now
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        self._file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+        if resume and is_there:
             self._read()
-        self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
 
     def _read(self) -> None:
         try:
-            with self.path.open("rb") as stream:
-                found = parse_json(stream.read(_RECORD_BYTES + 1), Budgets(), str(self.path))
+            found = parse_json(os.pread(self._file.fileno(), _RECORD_BYTES + 1, 0), Budgets(), str(self.path))
             step = found.pop("step", None) if isinstance(found, dict) else None
             if not isinstance(found, dict) or not isinstance(step, int) or "id" not in found:
                 raise ModelFileError("it has no id and step")
@@ -193,12 +201,19 @@ class RunRecord:
             if names.keys() != found.keys():
                 raise ModelFileError("ids and names are letters, digits and . _ -")
         except ModelFileError as error:
+            self.close()
             raise TrackerError(
                 f"{self.path} does not name the run of a tracker ({error}); remove it to begin a new run there"
             ) from error
         self.identity, self.step = names, step
 
     def write(self, step: int) -> None:
+        needed = len(json.dumps(self.identity))  # ASCII, so as many bytes
+        if needed > _IDENTITY_BYTES:
+            raise TrackerError(
+                f"{self.path} has room for {_IDENTITY_BYTES} bytes of ids and names, not {needed}; use a shorter "
+                "name of the project"
+            )
         text = json.dumps({**self.identity, "step": step}).encode()
         os.pwrite(self._file.fileno(), text.ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
