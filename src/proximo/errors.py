@@ -104,6 +104,6 @@ def near_matches(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name[:100], names, n=3, cutoff=0.6)  # of a long text it would take the square of it
     if close:
         return "did you mean " + " or ".join(repr(match) for match in close) + "?"
-    if len(names) <= 12:
+    if len(names) <= 16:
         return "known are " + ", ".join(repr(match) for match in names)
     return f"none of the {len(names)} known names is close"
