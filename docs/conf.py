@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_tools"))
+
+import public
 
 from proximo.version import __version__
 
@@ -26,8 +29,13 @@ extensions = [
 ]
 exclude_patterns = ["_tools", "_static"]
 nitpicky = True
-# signatures and docstrings name types of other libraries and inner modules, which have no page here
-nitpick_ignore_regex = [("py:.*", ".*")]
+# signatures name what has no page here: types of other libraries, inner modules, private names and type variables
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!proximo\b).*"),
+    ("py:.*", rf"(?:{'|'.join(re.escape(name) for name in public.INNER)})(?:\..*)?"),
+    ("py:.*", r"proximo\..*\b_.*"),
+    ("py:.*", r"proximo\..*\.(?:T|Value|Method|WrapperType)"),
+]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline"]
 myst_heading_anchors = 4

@@ -142,7 +142,7 @@ def make_procgen_env(
     start_level: int = 0,
     distribution_mode: str = "easy",
 ) -> TorchVecEnv:
-    """Images [env, 3, 64, 64] uint8 and normalised rewards, as of :func:`proximo.envs.make_procgen_env`."""
+    """Images [env, 3, 64, 64] uint8, normalised rewards: :func:`proximo.envs.adapters.procgen.make_procgen_env`."""
     games = make_procgen_vec_env(env_id, num_envs, seed, num_levels, start_level, distribution_mode, gamma)
     return TorchVecEnv(games, device)
 

@@ -1,6 +1,7 @@
 """Atari games that ale-py steps itself, all at once in threads of C++ (``ale_py.vector_env.AtariVectorEnv``).
 
-What is shown, ended and counted is as with :class:`proximo.envs.AtariWrapper`, but not frame by frame the same:
+What is shown, ended and counted is as with :class:`proximo.envs.wrappers.atari.AtariWrapper`, but not
+frame by frame the same:
 
 * of the last two frames the maximum is taken after they were made grey, not before: where something moves or flickers,
   pixels differ, by up to 16 of 255 in Pong and 110 in Breakout;

@@ -60,7 +60,8 @@ def make_env_pool(task_id: str, num_envs: int = 1, seed: int = 0, *, extra: str 
 def make_env_pool_atari(task_id: str, num_envs: int = 8, seed: int = 0, **settings: Any) -> VecEnv:
     """Atari from EnvPool with the usual preprocessing: a lost life ends an episode, rewards are shown by their sign.
 
-    As with :func:`proximo.envs.make_atari_env`, ``episode`` in the infos reports whole games with the game's rewards.
+    As with :func:`proximo.envs.make.make_atari_env`, ``episode`` in the infos reports whole games with the game's
+    rewards.
     """
     return VecWholeGames(make_env_pool(task_id, num_envs, seed, **{"episodic_life": True, **settings}))
 

@@ -23,7 +23,7 @@ class TorchVecEnv:
     elsewhere. Where an environment resets itself only at the step after (EnvPool), that step's row is no experience:
     ``infos["VecEnv.autoreset_only"]``, [env] bool, marks it.
 
-    ``vec_env`` may be anything that :func:`proximo.envs.as_vec_env` takes.
+    ``vec_env`` may be anything that :func:`proximo.envs.adapters.as_vec_env.as_vec_env` takes.
     """
 
     def __init__(self, vec_env: VecEnv | Any, device: torch.device | str = "cpu") -> None:
