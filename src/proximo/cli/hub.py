@@ -15,6 +15,7 @@ import tyro
 
 from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import Count, OptionalPath, OptionalText, default_is
+from proximo.errors import near_matches
 
 if TYPE_CHECKING:
     from proximo.cli.runs import Run
@@ -86,7 +87,7 @@ def run(words: Sequence[str]) -> int:
         show_help()
         return 0
     if name not in ("push", "pull"):
-        raise ValueError(f"there is no `proximo hub {name}`; {USAGE}")
+        raise ValueError(f"there is no `proximo hub {name}`; {USAGE}; {near_matches(name, ('push', 'pull'))}")
     return push(words[1:]) if name == "push" else pull(words[1:])
 
 
