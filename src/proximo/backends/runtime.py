@@ -78,6 +78,7 @@ class Runtime:
         self._obstacle_of_settings: str | None = None
         self._held = False
         self._multiplications = 0.0  # of the policy for one row, roughly
+        self._is_on_cpu = False
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies: without the backend, whose kernels and threads belong to this one's memory; a copy binds anew."""
@@ -113,7 +114,7 @@ class Runtime:
 
     def use_threads(self, rows: int, leave_cores: bool = False) -> None:
         """Choose PyTorch's threads for what follows, calls with so many rows; where workers need the cores, one."""
-        if self.policy.device.type == "cpu":
+        if self._is_on_cpu:
             torch_threads.use(rows * self._multiplications, leave_cores)
 
     def bring_back_optimizer(self) -> None:
@@ -147,7 +148,7 @@ class Runtime:
         """Move the parameters into flat memory and choose a backend: the fastest that can, or the one asked for."""
         policy, previous = self.policy, self._backend
         self._bound_obstacle = self._own_obstacle()
-        self._multiplications = multiplications_per_row(policy)
+        self._multiplications, self._is_on_cpu = multiplications_per_row(policy), policy.device.type == "cpu"
         obstacle = self._bound_obstacle or fused_obstacle(policy)
         if obstacle is not None and self.choice == "fused":
             raise ValueError(f"the fused backend cannot run this policy: {obstacle}; use backend='auto' or 'torch'")
