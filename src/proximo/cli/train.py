@@ -204,7 +204,7 @@ class Train:
         "Arguments of the augmentation as TOML, such as 'pad = 2'.", None
     )
     atari_native: Annotated[OptionalChoice, _from_preset] = flag(
-        "Let ale-py step Atari games all at once, about twice as fast, with frames that differ a little: true. Exact "
+        "Let ale-py step Atari games all at once in its own threads, with frames that differ a little: true. Exact "
         "resuming then needs --checkpoint-mode boundary.",
         None,
     )

@@ -179,7 +179,7 @@ def make_atari_env(
 
     The ``Monitor`` sits inside, so ``episode`` reports whole games with unclipped rewards, and lengths in frames.
 
-    With ``native``, ale-py steps all games at once in threads of its own, about twice as fast, and with frames that
+    With ``native``, ale-py steps all games at once in threads of its own, and with frames that
     are almost the same (:mod:`proximo.envs.adapters.atari_games` says where they differ). Its games cannot give their
     state: a training resumes exactly in boundary mode.
     """
