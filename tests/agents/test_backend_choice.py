@@ -119,6 +119,27 @@ def test_hooks_are_called() -> None:
     assert model.backend == "fused"
 
 
+def test_a_replaced_forward_is_called() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    model.learn(32)
+    model.policy.value_net.forward = lambda features: 7.0 + 0.0 * features[:, :1]
+    model.learn(32)
+    assert model.backend == "torch: value_net has another forward"
+    assert np.allclose(model.rollout_buffer.values, 7.0)
+    del model.policy.value_net.forward
+    assert model.backend == "fused"
+
+
+def test_a_replaced_step_of_the_optimizer_is_called() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    model.learn(32)
+    before = model.policy.parameters_to_vector()
+    model.policy.optimizer.step = lambda closure=None: None
+    model.learn(32)
+    assert model.backend == "torch: optimizer has another step"
+    assert np.array_equal(before, model.policy.parameters_to_vector())
+
+
 def test_replaced_parameter_is_trained() -> None:
     model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
     model.policy.value_net.bias = nn.Parameter(torch.tensor([4.0]))

@@ -13,6 +13,7 @@ from proximo import A2C, PPG, PPO, TRPO, make_vec_env
 from proximo.config import UpdateSettings
 from proximo.data import Minibatch
 from proximo.functional.losses import LossTerms
+from proximo.learners.daac import DAACLearner
 from proximo.learners.ppo import PPOLearner
 from proximo.learners.trpo import TRPOLearner
 from proximo.rollout.storage import RolloutBuffer
@@ -28,6 +29,14 @@ class Zero(PPOLearner):
         return terms._replace(loss=0.0 * terms.loss, extra={"twice": 2.0 * terms.value_loss})
 
 
+class ZeroWithAugmentation(PPOLearner):
+    """Learns nothing either: what an update descends, an augmentation's terms among it, is 0."""
+
+    def regularized_terms(self, batch: Minibatch, settings: UpdateSettings) -> LossTerms:
+        terms = super().regularized_terms(batch, settings)
+        return terms._replace(loss=0.0 * terms.loss)
+
+
 class Patient(PPOLearner):
     """Another use of the settings: nothing that the kernels do by themselves."""
 
@@ -40,11 +49,12 @@ def weights(model: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("algorithm", [PPO, A2C])
-def test_a_loss_of_zero_changes_no_weight(algorithm: Any) -> None:
-    model = algorithm("MlpPolicy", "CartPole-v1", learner_class=Zero, **SMALL)
+@pytest.mark.parametrize(("learner", "overridden"), [(Zero, "loss_terms"), (ZeroWithAugmentation, "regularized_terms")])
+def test_a_loss_of_zero_changes_no_weight(algorithm: Any, learner: Any, overridden: str) -> None:
+    model = algorithm("MlpPolicy", "CartPole-v1", learner_class=learner, **SMALL)
     before = weights(model)
     model.learn(128)
-    assert model.backend == "torch: Zero overrides loss_terms"
+    assert model.backend == f"torch: {learner.__name__} overrides {overridden}"
     assert torch.equal(before, weights(model))
     plain = algorithm("MlpPolicy", "CartPole-v1", **SMALL).learn(128)
     assert plain.backend == "fused"
@@ -75,6 +85,9 @@ def test_a_buffer_of_the_users_runs_through_torch() -> None:
         pass
 
     assert PPO("MlpPolicy", "CartPole-v1", rollout_buffer_class=Own, **SMALL).backend == "torch: rollout buffer is Own"
+    model = PPO("MlpPolicy", "CartPole-v1", **SMALL)
+    model.rollout_buffer = Own(64, model.observation_space, model.action_space, n_envs=1)
+    assert model.backend == "torch: rollout buffer is Own"
     with pytest.raises(ValueError, match="cannot run this policy: Zero overrides loss_terms; use backend='auto'"):
         PPO("MlpPolicy", "CartPole-v1", learner_class=Zero, backend="fused", **SMALL)
 
@@ -98,6 +111,12 @@ def test_a_learner_of_another_algorithm_is_refused() -> None:
     for algorithm, given in ((PPO, TRPOLearner), (TRPO, PPOLearner), (PPG, PPOLearner), (PPO, "PPOLearner")):
         with pytest.raises(TypeError, match=r"learner_class is .*; expected a subclass of proximo.learners"):
             algorithm("MlpPolicy", "CartPole-v1", learner_class=given, **SMALL)
+
+
+@pytest.mark.parametrize("name", ["loss_terms", "regularized_terms", "combine", "evaluate"])
+def test_a_loss_that_daac_would_never_call_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=f"Own overrides {name}, which DAAC does not call; override actor_terms or"):
+        type("Own", (DAACLearner,), {name: getattr(DAACLearner, name)})
 
 
 def test_files_name_the_librarys_learners_and_ask_for_others(tmp_path: Path) -> None:

@@ -98,6 +98,12 @@ OBSTACLES = {
         lambda policy: setattr(policy.mlp_extractor.policy_net[1], "alpha", 0.5), activation=nn.ELU
     ),
     "value_net has hooks": lambda: changed(lambda policy: policy.value_net.register_forward_hook(lambda *_: None)),
+    "value_net has another forward": lambda: changed(
+        lambda policy: setattr(policy.value_net, "forward", lambda features: features[:, :1])
+    ),
+    "optimizer has another step": lambda: changed(
+        lambda policy: setattr(policy.optimizer, "step", lambda closure=None: None)
+    ),
     "action_net.bias has hooks": lambda: changed(lambda policy: policy.action_net.bias.register_hook(lambda _: None)),
     "log_std is frozen": frozen_log_std,
     "output layer is Sequential": lambda: changed(

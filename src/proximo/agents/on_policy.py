@@ -335,8 +335,9 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
 
     def _fusing_obstacle(self) -> str | None:
         """What besides the policy keeps the kernels from running it."""
-        if not is_stock(self.rollout_buffer):  # kernels read the memory, and would not call a subclass's get()
-            return f"rollout buffer is {self.rollout_buffer_class.__name__}"
+        buffer = self.rollout_buffer
+        if not is_stock(buffer):  # kernels read the memory, and would not call a subclass's get()
+            return f"rollout buffer is {type(getattr(buffer, 'inner', buffer)).__name__}"
         obstacle: str | None = self.learner.obstacle()
         return obstacle
 

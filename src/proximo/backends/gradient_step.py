@@ -75,15 +75,13 @@ class GradientStep:
         return LossTerms(*tail[:TERMS])._replace(extra=dict(zip(names, tail[TERMS:], strict=True))), norm
 
     def _reduce(self, reduce: Reduce, tail: Tensor | None) -> None:
-        """The one place where processes that train together meet."""
-        if tail is None:
-            reduce(self.flat.gradients)
-            return
-        together = torch.cat([self.flat.gradients, tail])
-        reduce(together)
-        size = len(self.flat.gradients)
-        self.flat.gradients.copy_(together[:size])
-        tail.copy_(together[size:])
+        """The one place where gradients of several processes are summed."""
+        gradients = self.flat.gradients
+        summed = gradients if tail is None else torch.cat([gradients, tail])
+        reduce(summed)
+        if tail is not None:
+            gradients.copy_(summed[: len(gradients)])
+            tail.copy_(summed[len(gradients) :])
 
     def apply(self, finite: Tensor, norm: Tensor, max_grad_norm: float = math.inf) -> Tensor | bool:
         """Scale the gradient down to ``max_grad_norm`` and step, unless ``finite`` is false; returns ``finite``.

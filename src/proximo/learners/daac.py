@@ -6,7 +6,7 @@ Few epochs of the policy, which also learns to tell the advantages of actions, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,9 +38,15 @@ class DAACLearner(PPOLearner):
     """
 
     policy: DecoupledPolicy
-    in_kernels: ClassVar[tuple[str, ...]] = ()
-
     updates = 0  # of the policy, which say when it is the value's turn
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in cls.in_kernels:
+            if name in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__} overrides {name}, which DAAC does not call; override actor_terms or critic_terms"
+                )
 
     def obstacle(self) -> str | None:
         return "DAAC trains policy and value apart"
@@ -109,10 +115,6 @@ class DAACLearner(PPOLearner):
             distance = (values.detach() - self.policy.predict_values(augmented).flatten()).square().mean()
             terms |= {"loss": terms["loss"] + settings.aug_coef * distance, "aug_value_loss": distance}
         return terms
-
-    def shaped_actions(self, batch: Minibatch) -> Tensor:
-        """Actions of a minibatch as the distribution takes them."""
-        return batch.actions.long().flatten() if self._discrete else batch.actions
 
     def _epochs(
         self,

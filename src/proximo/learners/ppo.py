@@ -46,7 +46,8 @@ class PPOLearner:
     kernels know PPO's loss only, and ``model.backend`` says so.
     """
 
-    in_kernels: ClassVar[tuple[str, ...]] = ("loss_terms", "combine", "evaluate")  # what the kernels do by themselves
+    # what the kernels do by themselves
+    in_kernels: ClassVar[tuple[str, ...]] = ("regularized_terms", "loss_terms", "combine", "evaluate")
     augmentation: Augmentation | None = None
     _doubled: RolloutBuffer | None = None  # the rollout and its mirror images
 
@@ -146,7 +147,7 @@ class PPOLearner:
 
     def evaluate(self, batch: Minibatch) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values, log-probabilities and entropies of the rows that train, [row] each."""
-        actions = batch.actions.long().flatten() if self._discrete else batch.actions
+        actions = self.shaped_actions(batch)
         options = {} if batch.action_masks is None else {"action_masks": batch.action_masks}
         if batch.lstm_states is not None:
             memory = batch.lstm_states, batch.episode_starts
@@ -159,9 +160,11 @@ class PPOLearner:
             return values, log_prob, entropy
         return values[batch.valid], log_prob[batch.valid], None if entropy is None else entropy[batch.valid]
 
-    @property
-    def _discrete(self) -> bool:
-        return self.policy.action_space.shape == () and not np.issubdtype(self.policy.action_space.dtype, np.floating)
+    def shaped_actions(self, batch: Minibatch) -> Tensor:
+        """Actions of a minibatch as the distribution takes them."""
+        space = self.policy.action_space
+        discrete = space.shape == () and not np.issubdtype(space.dtype, np.floating)
+        return batch.actions.long().flatten() if discrete else batch.actions
 
     def metrics(self, report: UpdateReport, buffer: RolloutBuffer, settings: UpdateSettings) -> Metrics:
         """What an update tells of itself, by the names of the log."""

@@ -6,7 +6,7 @@ from torch import nn
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether a call of the module does more than its ``forward``.
+    """Whether a call of the module does anything else than its class's ``forward``.
 
     >>> layer = nn.Linear(2, 2)
     >>> handle = layer.register_forward_hook(print)
@@ -14,5 +14,9 @@ def has_hooks(module: nn.Module) -> bool:
     (True, None, False)
     """
     return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in vars(module)
     )

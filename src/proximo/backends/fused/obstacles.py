@@ -106,6 +106,7 @@ def changeable(policy: ActorCriticPolicy) -> tuple[object, ...]:
         [any(parameter._backward_hooks for parameter in group["params"]) for group in optimizer.param_groups],
         [group.get(option) for group in optimizer.param_groups for option in (*UNSUPPORTED_OPTIONS, "eps")],
         bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks),
+        "step" in vars(optimizer),
     )
 
 
@@ -190,7 +191,7 @@ def _network_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
         if isinstance(module, nn.Linear) and module.bias is None:
             yield f"{name} has no bias"
         if has_hooks(module):
-            yield f"{name or 'policy'} has hooks"
+            yield f"{name or 'policy'} has {'another forward' if 'forward' in vars(module) else 'hooks'}"
 
 
 def _activation_obstacles(module: nn.Module) -> Iterator[str]:
@@ -239,3 +240,5 @@ def _optimizer_obstacles(optimizer: torch.optim.Optimizer, parameters: list[nn.P
         yield "optimizer does not hold all parameters"
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         yield "optimizer has hooks"
+    if "step" in vars(optimizer):
+        yield "optimizer has another step"
