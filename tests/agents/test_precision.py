@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from proximo import PPO, RecurrentPPO, evaluate, make_vec_env
+from proximo import DAAC, PPG, PPO, TRPO, RecurrentPPO, evaluate, make_vec_env
 from proximo.learners.ppo import PPOLearner
 
 
@@ -67,6 +68,34 @@ def test_state_dependent_noise_and_terms_of_ones_own() -> None:
     model.learn(32, log_interval=None)
     assert isinstance(model.logger.name_to_value["train/value"], float)
     assert model.rollout_buffer.actions.dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "layers"),
+    [
+        (PPG, {"rollouts_per_phase": 1, "value_epochs": 2}, ("value_net", "auxiliary_value_net")),
+        (DAAC, {}, ("value_net", "action_net")),
+    ],
+)
+def test_updates_beside_ppos_run_in_it_too(algorithm: Any, options: Any, layers: Any) -> None:
+    model = algorithm(
+        "MlpPolicy", "CartPole-v1", n_steps=32, batch_size=16, seed=0, precision="bf16", **options
+    )  # fmt: skip
+    trained: dict[str, set[torch.dtype]] = {name: set() for name in layers}
+    for name, dtypes in trained.items():
+        layer = getattr(model.policy, name)
+        layer.register_forward_hook(lambda _, __, output, dtypes=dtypes: dtypes.add(output.dtype))
+    before = model.policy.parameters_to_vector()
+    model.learn(32)
+    assert trained == {name: {torch.bfloat16} for name in layers}
+    after = model.policy.parameters_to_vector()
+    assert np.isfinite(after).all()
+    assert not np.array_equal(before, after)
+
+
+def test_trpo_refuses_it() -> None:
+    with pytest.raises(ValueError, match=r"TRPO .* float32; leave precision out, or use PPO"):
+        TRPO("MlpPolicy", "CartPole-v1", precision="bf16")
 
 
 def test_another_word_is_refused() -> None:

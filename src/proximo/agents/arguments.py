@@ -24,7 +24,7 @@ SHARED_ARGUMENTS = {
     "device": "Where the policy learns: auto, cpu, cuda, cuda:1, …",
     "_init_setup_model": "Whether to build the network now; load() does it later.",
     "backend": "Who runs the policy: fused (compiled kernels), torch, or auto, the faster of those that can.",
-    "precision": "float32, or bf16 to run forward pass and loss of the torch backend under autocast.",
+    "precision": "float32, or bf16 to run forward passes and losses under autocast, by PyTorch.",
     "intrinsic_reward": "A reward for what is new, of proximo.exploration, such as RND(); it is logged apart.",
     "augmentation": "A change of observations that policy and value shall not mind, such as RandomShift(); for Dict "
     "observations a dictionary of them (DrAC, Raileanu et al. 2020). Or Mirror(…), for tasks with a symmetry.",

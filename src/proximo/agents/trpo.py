@@ -12,6 +12,7 @@ from proximo.agents.together import Distributed
 from proximo.backends.base import BackendChoice, Precision
 from proximo.config import TRPOConfig
 from proximo.data import Schedule
+from proximo.errors import ArgumentValueError
 from proximo.exploration import IntrinsicReward
 from proximo.learners.trpo import TRPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -86,6 +87,14 @@ class TRPO(OnPolicyAlgorithm):
             name = policy if isinstance(policy, str) else policy.__name__
             raise ValueError(f"TRPO cannot train {name}, a policy with memory; use RecurrentPPO for it")
         return resolved
+
+    def _setup_model(self) -> None:
+        if self.precision != "float32":
+            raise ArgumentValueError(
+                f"precision is {self.precision!r}, but TRPO inverts second derivatives, which need float32; leave "
+                "precision out, or use PPO"
+            )
+        super()._setup_model()
 
     def _settings(self) -> TRPOConfig:
         """The hyperparameters of this moment, schedules evaluated."""

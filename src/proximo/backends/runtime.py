@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from proximo.backends.base import Backend, BackendChoice, Precision
 from proximo.backends.fused import FusedBackend, fused_obstacle, settings_obstacle
 from proximo.backends.gradient_step import GradientStep, Reduce
 from proximo.backends.threads import multiplications_per_row, torch_threads
-from proximo.backends.torch_backend import TorchBackend
+from proximo.backends.torch_backend import TorchBackend, autocast
 from proximo.config import OnPolicyConfig
 from proximo.data import RNNStates
 from proximo.distributed import Group
@@ -196,6 +196,10 @@ class Runtime:
     def gradient_step(self, optimizer: torch.optim.Optimizer | None = None) -> GradientStep:
         """A gradient step over the flat memory, with the policy's optimiser or another one of the same memory."""
         return GradientStep(self.flat, optimizer or self.policy.optimizer, self.reduce)
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """The precision in which a learner with steps of its own computes its losses."""
+        return autocast(self.precision, self.policy.device)
 
 
 def step_in_one_pass(optimizer: torch.optim.Optimizer) -> None:

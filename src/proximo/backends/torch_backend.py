@@ -26,6 +26,11 @@ from proximo.rollout.sharding import weighted_epochs
 from proximo.rollout.storage import RolloutBuffer
 
 
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """Within it a network and its loss compute in ``precision``; parameters and optimiser stay float32."""
+    return nullcontext() if precision == "float32" else torch.autocast(device.type, dtype=torch.bfloat16)
+
+
 class TorchBackend:
     """Acts and steps with plain PyTorch over flat memory: one gradient norm, one optimiser call."""
 
@@ -67,9 +72,7 @@ class TorchBackend:
         return self.flat.is_current()
 
     def _autocast(self) -> AbstractContextManager[object]:
-        if self.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.policy.device.type, dtype=torch.bfloat16)
+        return autocast(self.precision, self.policy.device)
 
     # -- acting
 

@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from proximo.augmentation import augment
 from proximo.backends.base import non_finite_update
-from proximo.backends.gradient_step import GradientStep
 from proximo.config import DAACConfig, UpdateSettings
 from proximo.data import Metrics, Minibatch
 from proximo.files.encoding import register_class
@@ -129,23 +128,18 @@ class DAACLearner(PPOLearner):
         rows: list[Terms] = []
         for epoch in buffer.epochs(self.orders(buffer, epochs), settings.batch_size, self.policy.device):
             for index, batch in enumerate(epoch):
-                terms = terms_of(batch)
-                diverged = settings.target_kl is not None and float(terms.get("approx_kl", 0.0)) > (
-                    1.5 * settings.target_kl
-                )
-                if diverged:
+                with self.runtime.autocast():
+                    terms = terms_of(batch)
+                norm = step.gradient(terms["loss"].backward, parameters)
+                finite = torch.isfinite(norm) & torch.isfinite(terms["loss"].detach())
+                limit = settings.target_kl
+                if limit is not None and bool(finite) and float(terms.get("approx_kl", 0.0)) > 1.5 * limit:
                     return _means(rows or [terms])
-                if self._step(step, terms["loss"], parameters, settings):
+                if step.apply(finite, norm, settings.max_grad_norm):
                     rows.append({name: term.detach() for name, term in terms.items()})
                 elif not settings.skip_non_finite:
                     raise non_finite_update(index)
         return _means(rows)
-
-    @staticmethod
-    def _step(step: GradientStep, loss: Tensor, parameters: list[nn.Parameter], settings: UpdateSettings) -> bool:
-        norm = step.gradient(loss.backward, parameters)
-        finite = torch.isfinite(norm) & torch.isfinite(loss.detach())
-        return bool(step.apply(finite, norm, settings.max_grad_norm))
 
 
 def _means(rows: list[Terms]) -> Metrics:

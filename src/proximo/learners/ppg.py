@@ -212,7 +212,8 @@ class PPGLearner:
         for epoch in minibatches:
             begun += 1
             for index, (batch, weight) in enumerate(epoch):
-                loss, terms = self._half_of_loss(batch, settings, of_value)
+                with self.runtime.autocast():
+                    loss, terms = self._half_of_loss(batch, settings, of_value)
                 parameters = parameters or influential(loss, [p for p in self.policy.parameters() if p.requires_grad])
                 terms, norm = step.shared_gradient(terms, loss, weight, parameters)
                 if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
@@ -278,10 +279,11 @@ class PPGLearner:
     def _old_rows(self) -> Tensor:
         """The policy's distribution at every row that is here, before the phase changes it: [row, parameter]."""
         everything = np.arange(self.phase.own_samples)
-        rows = [
-            parameter_rows(self.policy.evaluate_auxiliary(chunk.observations, chunk.action_masks).distribution)
-            for chunk in self.phase.chunks(everything, self.policy.device)
-        ]
+        with self.runtime.autocast():
+            rows = [
+                parameter_rows(self.policy.evaluate_auxiliary(chunk.observations, chunk.action_masks).distribution)
+                for chunk in self.phase.chunks(everything, self.policy.device)
+            ]
         return torch.cat(rows)
 
     def _auxiliary_step(
@@ -317,11 +319,12 @@ class PPGLearner:
 
     def _accumulate(self, batch: PhaseBatch, old: Tensor, count: int, unit: Unit, kl_coef: float) -> Tensor:
         """Add a chunk's share of the gradient of the mean over ``count`` rows."""
-        found = self.policy.evaluate_auxiliary(batch.observations, batch.action_masks)
-        distance = (batch.returns - unit.mean) / unit.deviation
-        auxiliary_loss = 0.5 * (found.auxiliary_values - distance).square().sum() / count
-        value_loss = 0.5 * ((found.values - batch.returns) / unit.deviation).square().sum() / count
-        divergence = kl_from_rows(old[batch.rows], found.distribution).sum() / count
+        with self.runtime.autocast():
+            found = self.policy.evaluate_auxiliary(batch.observations, batch.action_masks)
+            distance = (batch.returns - unit.mean) / unit.deviation
+            auxiliary_loss = 0.5 * (found.auxiliary_values - distance).square().sum() / count
+            value_loss = 0.5 * ((found.values - batch.returns) / unit.deviation).square().sum() / count
+            divergence = kl_from_rows(old[batch.rows], found.distribution).sum() / count
         (auxiliary_loss + value_loss + kl_coef * divergence).backward()
         return torch.stack([auxiliary_loss.detach(), divergence.detach()])
 
