@@ -38,6 +38,7 @@ DEFINED = {
     "_make_storage _without_spaces",
     "hsuanwu.xploit.encoder.__init__": "EspeholtResidualEncoder IdentityEncoder MnihCnnEncoder PathakCnnEncoder "
     "TassaCnnEncoder VanillaMlpEncoder _FromDescribedSpace",
+    "hsuanwu.xploit.learner.actor_critic": "ActorAuxiliaryCritic ActorCritic",
     "hsuanwu.xploit.learner.base": "BaseLearner _actions hsuanwu_metrics",
     "hsuanwu.xploit.learner.ppg": "PPGLearner",
     "hsuanwu.xploit.learner.ppo": "DrACLearner PPOLearner",

@@ -153,7 +153,7 @@ def test_trials_that_fail_and_trials_that_diverge(tmp_path):
         study.fail(job, "it broke", diverged)
         job.release()
     assert study.counts() == {"complete": 0, "pruned": 1, "running": 0, "fail": 1}
-    assert study.error_of(0) == "it broke"
+    assert study.study.get_trials()[0].user_attrs["error"] == "it broke"
 
 
 WORKER = textwrap.dedent(

@@ -29,7 +29,7 @@ from proximo.files.plain_text import brief, printable, shown
 from proximo.functional.return_moments import ReturnMoments, stored_moments
 from proximo.functional.schedules import KLAdaptiveRate
 from proximo.functional.spaces import check_for_correct_spaces
-from proximo.networks import decoupled, maskable, phasic, published_encoders, recurrent
+from proximo.networks import decoupled, maskable, phasic, published_encoders, recurrent, trunk
 from proximo.networks.network_size import UNBUILDABLE, check_network_size
 from proximo.version import __version__
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Agent = TypeVar("Agent", bound="OnPolicyAlgorithm")
 
 # imported so that their classes are registered: a file may name any of the library's
-NAMED_IN_FILES = (augmentation, decoupled, maskable, phasic, published_encoders, recurrent)
+NAMED_IN_FILES = (augmentation, decoupled, maskable, phasic, published_encoders, recurrent, trunk)
 
 RATE = numeric(
     lambda value: KLAdaptiveRate.lowest <= value <= KLAdaptiveRate.highest,

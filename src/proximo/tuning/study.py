@@ -350,9 +350,6 @@ class Study:
     def state_of(self, number: int) -> str:
         return self._optuna_trials()[number].state.name.lower()
 
-    def error_of(self, number: int) -> str:
-        return str(self._optuna_trials()[number].user_attrs.get("error", ""))
-
     # ----------------------------------------------------------------------------------------------------------- Optuna
 
     def _optuna_trials(self, *states: optuna.trial.TrialState) -> list[optuna.trial.FrozenTrial]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +201,14 @@ def test_the_library_reads_what_a_trainer_saves(capsys):
     assert "PPG on CartPole-v1" in capsys.readouterr().out
     assert main(["watch", str(trainer.work_dir), "--seconds", "0.1"]) == 0
     assert (trainer.work_dir / "video.gif").stat().st_size > 0
+
+
+def test_a_process_without_this_package_reads_it_too(tmp_path: Path):
+    trainer = OnPolicyTrainer(TINY, cartpole())
+    trainer.save(tmp_path / "model.zip")
+    program = "import sys, proximo; print(proximo.PPG.load(sys.argv[1]).policy.features_extractor)"
+    command = [sys.executable, "-c", program, str(tmp_path / "model.zip")]
+    assert "VanillaMlpEncoder" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_distributions_are_made_with_their_parameters():

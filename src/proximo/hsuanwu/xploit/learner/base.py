@@ -20,12 +20,13 @@ from proximo.functional.described_spaces import describe_action_space, to_action
 from proximo.functional.schedules import ConstantSchedule
 from proximo.functional.spaces import Space
 from proximo.hsuanwu.xploit.encoder import EspeholtResidualEncoder, VanillaMlpEncoder
+from proximo.hsuanwu.xploit.learner.actor_critic import ActorCritic
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.hsuanwu.xplore import distribution as distributions
 from proximo.networks.actor_critic import ActorCriticPolicy, get_device
 from proximo.networks.given import describe_encoder
 from proximo.networks.published_encoders import output_width
-from proximo.networks.trunk import ActorCritic, TrunkEncoder
+from proximo.networks.trunk import TrunkEncoder
 
 DISTRIBUTIONS: dict[type[Any], type[Any]] = {
     spaces.Discrete: distributions.Categorical,
