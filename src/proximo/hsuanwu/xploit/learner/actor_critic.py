@@ -13,6 +13,9 @@ class ActorCritic(nn.Module):
     """The network without its encoder, which Hsuanwu calls ``ac``: it reads encoded observations [batch, feature]."""
 
     def __init__(self, network: Any) -> None:
+        """Arguments:
+        network: The policy, whose features extractor is a TrunkEncoder.
+        """
         super().__init__()
         self._network = [network]  # in a list: its parameters are held by the parts
         self.trunk, self.actor, self.critic = network.features_extractor.trunk, network.action_net, network.value_net
@@ -43,6 +46,9 @@ class ActorAuxiliaryCritic(ActorCritic):
     """With PPG's auxiliary value on the same trunk."""
 
     def __init__(self, network: Any) -> None:
+        """Arguments:
+        network: The policy, a phasic one.
+        """
         super().__init__(network)
         self.aux_critic = network.auxiliary_value_net
 
