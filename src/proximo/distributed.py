@@ -216,8 +216,8 @@ class Group:
         else:
             data = torch.from_numpy(own.copy()) if self.rank == 0 else torch.empty(size, dtype=torch.uint8)
             self._send_first(data, what)
-        found: Value = pickle.loads(data.numpy().tobytes())
-        return found
+        value: Value = pickle.loads(data.numpy().tobytes())
+        return value
 
     def _send_first(self, tensor: Tensor, what: str) -> None:
         self._meet(what, tensor.numel())

@@ -1,4 +1,4 @@
-"""How the library meets another one, Stable-Baselines3 above all, without importing it.
+"""How the library works beside another one, Stable-Baselines3 above all, without importing it.
 
 * Its abstract base classes accept classes of this library (:func:`stands_for`), and this library its objects
   (:func:`counts_as`): a class is registered when both it and its counterpart have been imported, in either order.

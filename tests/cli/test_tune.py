@@ -168,7 +168,7 @@ def test_the_best_preset_is_written_before_anything_is_told_of_it(tmp_path, monk
     study = Study.create(tmp_path, settings, space)
     job = study.next_job()
     job.record(1, 5.0, settings.rungs[-1])
-    assert study.judge(job) == "done"
+    assert study.decide(job) == "done"
     job.release()
 
     def fails(study):

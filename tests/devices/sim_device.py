@@ -1,4 +1,4 @@
-"""A device beside the CPU for tests: ``device="sim"``, whose tensors compute on the CPU but refuse to meet its own.
+"""A device beside the CPU for tests: ``device="sim"``, whose tensors compute on the CPU but refuse those of the CPU.
 
 PyTorch lets Python register one device per process ("PrivateUse1"). Its tensors wrap a CPU tensor. Every operation on
 them unwraps, runs on the CPU and wraps again, so results are the CPU's; what differs is what differs on CUDA: operands

@@ -22,7 +22,7 @@ TOTAL = 640
 
 
 class SlowCartPole(gym.Wrapper[Any, Any, Any, Any]):
-    """Takes ``seconds`` for each step, so that a signal meets it in the middle."""
+    """Takes ``seconds`` for each step, so that a signal comes in the middle."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(gym.make("CartPole-v1"))

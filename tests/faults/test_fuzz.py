@@ -46,7 +46,7 @@ def test_twenty_thousand_inputs(tally: Tally) -> None:
 
 @pytest.mark.slow
 def test_a_million_inputs(tally: Tally) -> None:
-    """In processes of their own, one on each core: what one input leaves behind, others meet."""
+    """In processes of their own, one on each core: what one input leaves behind, others would find."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         running = [threads.submit(fuzz_in_process, seed) for seed in range(2, 2 + 1_000_000 // PER_PROCESS)]
         for process in running:

@@ -154,7 +154,7 @@ def test_first_weights_are_orthogonal_with_the_right_gains() -> None:
 
 @pytest.mark.parametrize("case", ["box", "multidiscrete", "multibinary", "discrete"])
 def test_samples_follow_the_distribution(case: str) -> None:
-    """Frequencies of sampled actions meet exp(log_prob), for what the oracle's distribution says of them."""
+    """Frequencies of sampled actions agree with exp(log_prob), for what the oracle's distribution says of them."""
     ours, theirs = build(policies, case, seed=6), build(oracle_policies, case, seed=6)
     observation = np.repeat(sample_batch(VECTOR, 1), 20_000, axis=0)
     tensors = torch.as_tensor(observation)

@@ -104,9 +104,9 @@ def train_without_velocities(policy: str, seed: int, steps: int = 100_000) -> fl
     network = {"net_arch": [64], **memory}
     model = PPO(policy, env, seed=seed, policy_kwargs=network, **WITHOUT_VELOCITIES)
     model.learn(steps)
-    judge = VecNormalize(make_vec_env(make, n_envs=4, seed=seed + 1_000), training=False, norm_reward=False)
-    sync_envs_normalization(env, judge)
-    return play(model, judge)
+    evaluation_env = VecNormalize(make_vec_env(make, n_envs=4, seed=seed + 1_000), training=False, norm_reward=False)
+    sync_envs_normalization(env, evaluation_env)
+    return play(model, evaluation_env)
 
 
 def train_oracle_without_velocities(seed: int, steps: int = 100_000) -> float:
@@ -120,9 +120,9 @@ def train_oracle_without_velocities(seed: int, steps: int = 100_000) -> float:
     model = Oracle("MlpLstmPolicy", env, seed=seed, device="cpu", policy_kwargs=network, **WITHOUT_VELOCITIES)
     model.learn(steps)
     raw = oracle_vec_env(make_without_velocities, n_envs=4, seed=seed + 1_000)
-    judge = vec_env.VecNormalize(raw, training=False, norm_reward=False)
-    vec_env.sync_envs_normalization(env, judge)
-    mean, _ = oracle_evaluation(model, judge, n_eval_episodes=50)
+    evaluation_env = vec_env.VecNormalize(raw, training=False, norm_reward=False)
+    vec_env.sync_envs_normalization(env, evaluation_env)
+    mean, _ = oracle_evaluation(model, evaluation_env, n_eval_episodes=50)
     return float(mean)
 
 

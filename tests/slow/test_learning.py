@@ -20,10 +20,10 @@ def train_and_evaluate(env_id: str, seed: int, steps: int | None = None, episode
     policy = arguments.pop("policy", None) or preset.policy or "MlpPolicy"
     model = PPO(policy, env, seed=seed, **arguments)
     model.learn(steps or preset.n_timesteps)
-    judge = make_preset_env(preset, env_id, n_envs=4, seed=seed + 1_000, training=False)
-    if isinstance(unwrap_vec_normalize(judge), VecNormalize):
-        sync_envs_normalization(env, judge)
-    mean, _ = evaluate_policy(model, judge, n_eval_episodes=episodes)
+    evaluation_env = make_preset_env(preset, env_id, n_envs=4, seed=seed + 1_000, training=False)
+    if isinstance(unwrap_vec_normalize(evaluation_env), VecNormalize):
+        sync_envs_normalization(env, evaluation_env)
+    mean, _ = evaluate_policy(model, evaluation_env, n_eval_episodes=episodes)
     return float(mean)
 
 

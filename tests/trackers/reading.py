@@ -23,7 +23,7 @@ def progress(run: Path) -> Rows:
 
 
 def same(tracked: Mapping[int, Mapping[str, float]], written: Rows) -> None:
-    """Equal but for what the clock says, which a resumed training has anew."""
+    """Equal but for what the clock says, which differs in a resumed training."""
     assert sorted(tracked) == sorted(written)
     for step, row in written.items():
         for key, value in row.items():

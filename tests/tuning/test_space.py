@@ -100,7 +100,7 @@ def test_the_start_in_the_words_of_optuna():
         ({"batch_size": {"choices": [64, 100]}}, "batch_size must divide n_steps \\* n_envs"),
         ({"batch_size": {"low": 4096, "high": 8192, "powers_of": 2}}, "does not divide n_steps \\* n_envs = 2048"),
         ({"n_steps": {"low": 8, "high": 64, "powers_of": 2}}, "batch_size 64, which is not searched"),
-        ({"n_steps": {"low": 2**15, "high": 2**16, "powers_of": 2}}, "judged after 20,000 steps"),
+        ({"n_steps": {"low": 2**15, "high": 2**16, "powers_of": 2}}, "evaluated after 20,000 steps"),
         ({}, "is empty"),
     ],
 )

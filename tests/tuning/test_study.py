@@ -40,7 +40,7 @@ def work(study: Study, score) -> list[str]:
             seed = job.waiting_seeds()[0]
             done.append(f"{job.name}/{job.rung}/{seed}")
             job.record(seed, score(job.number, job.rung, seed), job.rungs[job.rung])
-            verdict = study.judge(job)
+            verdict = study.decide(job)
         job.release()
     return done
 
@@ -170,7 +170,7 @@ WORKER = textwrap.dedent(
                 time.sleep(600)
             time.sleep(0.05)
             job.record(seed, float(job.number), job.rungs[job.rung])
-            verdict = study.judge(job)
+            verdict = study.decide(job)
         job.release()
     """
 )

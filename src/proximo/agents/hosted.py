@@ -112,8 +112,8 @@ class Hosted(OnPolicyAlgorithm):
         super()._load_own_tensors({k: v for k, v in tensors.items() if not k.startswith("optimizers.")})
 
     def _other_optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        found = self._host.optimizers().items()
-        return {name: optimizer for name, optimizer in found if optimizer is not self.policy.optimizer}
+        optimizers = self._host.optimizers().items()
+        return {name: optimizer for name, optimizer in optimizers if optimizer is not self.policy.optimizer}
 
 
 # their names are those that files are read by

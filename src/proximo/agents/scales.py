@@ -91,8 +91,10 @@ class ScaleSide:
         """The moments with the returns of a rollout, of all processes'."""
         trained = ... if buffer.rollout.valid is None else buffer.rollout.valid
         reduce = None if buffer.rollout.share is None else self.runtime.reduce
-        found = moments([buffer.returns[trained].reshape(-1)], reduce)
-        return self.return_moments.updated(float(found.mean[0]), float(found.variance[0]), float(found.count[0]))
+        of_rollout = moments([buffer.returns[trained].reshape(-1)], reduce)
+        return self.return_moments.updated(
+            *(float(part[0]) for part in (of_rollout.mean, of_rollout.variance, of_rollout.count))
+        )
 
     def _use_units(self, units: ReturnMoments) -> None:
         """Before weights of another model are taken over: let the value be told in the units that theirs is in."""

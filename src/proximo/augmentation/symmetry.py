@@ -163,10 +163,10 @@ def mirror_rollout(mirror: Mirror, rollout: Rollout, into: Rollout, action_space
     for name in ("rewards", "values", "log_probs", "advantages", "returns"):
         memory, values = getattr(into, name), getattr(rollout, name)
         memory[:, plain] = memory[:, other] = values
-    found = _parts(rollout.observations)
+    parts = _parts(rollout.observations)
     images = _parts(mirror.observations(_flat(rollout.observations, steps * environments)))
     for key, memory in _parts(into.observations).items():
-        memory[:, plain] = found[key]
+        memory[:, plain] = parts[key]
         memory[:, other] = np.reshape(images[key], memory[:, other].shape)
     actions = rollout.actions.reshape(steps * environments, -1)
     into.actions[:, plain] = rollout.actions

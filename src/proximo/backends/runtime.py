@@ -81,7 +81,7 @@ class Runtime:
         self._is_on_cpu = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies: without the backend, whose kernels and threads belong to this one's memory; a copy binds anew."""
+        """For copies: without the backend, whose kernels and threads belong to this memory; a copy binds again."""
         return {**vars(self), "_backend": None, "_copied_states": self.states, "_held": False}
 
     @property

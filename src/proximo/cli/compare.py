@@ -46,7 +46,7 @@ class Compare:
         tyro.conf.arg(metavar="GROUP GROUP [GROUP …]", help_behavior_hint="(required)"),
     ] = flag("[LABEL=]FOLDER with runs in it, or [LABEL=]'PATTERN' of run folders.", ())
     score: Literal["auto", "evaluation", "training"] = flag(
-        "What a run is judged by: the mean return of its last evaluation, or of its last 100 training episodes; auto "
+        "What a run is compared by: the mean return of its last evaluation, or of its last 100 training episodes; auto "
         "takes evaluations if all runs have one.",
         "auto",
     )

@@ -30,7 +30,7 @@ EXAMPLES_OF_PUSH = (
 )
 SUMMARY_OF_PULL = """Download a trained agent into a run folder that `proximo evaluate` and `watch` take. Models of
 Stable-Baselines3 and sb3-contrib are converted, their VecNormalize too. Nothing of the repository is run, only files
-with known names are downloaded, and their sizes are judged before that."""
+with known names are downloaded, and their sizes are checked before that."""
 EXAMPLES_OF_PULL = (
     "proximo hub pull ada/ppo-CartPole-v1",
     "proximo hub pull sb3/ppo-CartPole-v1 -o cartpole",

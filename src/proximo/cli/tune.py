@@ -89,9 +89,7 @@ class Tune:
         "Wilcoxon's signed-rank test against the best one, which needs four pairs of seed and rung.",
         None,
     )
-    eval_episodes: Annotated[OptionalCount, default_is("20")] = flag(
-        "Episodes by which a training is judged, such as 10.", None
-    )
+    eval_episodes: Annotated[OptionalCount, default_is("20")] = flag("Episodes of an evaluation, such as 10.", None)
     fresh_seeds: Annotated[OptionalCount, default_is("5")] = flag(
         "Seeds, which no trial has seen, for the confirmation of the best three; 0 leaves it out.", None
     )

@@ -170,7 +170,7 @@ class TuneSession(TrainingSession):
         self._judge(job)
 
     def _judge(self, job: Job) -> None:
-        verdict = self.study.judge(job)
+        verdict = self.study.decide(job)
         if verdict != "goes on":
             self._finish_job(job, verdict)
 

@@ -287,10 +287,10 @@ class IntrinsicReward(ABC):
         return Transitions(observations, actions, next_observations, ended, valid)
 
     def _read(self, name: str, observations: TensorObservation, lead: tuple[int, int]) -> Tensor:
-        found = self.reader.read(name, observations, lead, self.device)
-        if found.is_floating_point() and not torch.isfinite(found).all():
+        values = self.reader.read(name, observations, lead, self.device)
+        if values.is_floating_point() and not torch.isfinite(values).all():
             raise NonFiniteError(f"NaN or infinity in the {name} that an intrinsic reward is computed of")
-        return found
+        return values
 
     def split_actions(self, actions: Tensor) -> list[tuple[Space, Tensor]]:
         """[…, action column] as the parts of the action space with their columns."""
@@ -320,7 +320,7 @@ class IntrinsicReward(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a reward of the same kind and size was when its :meth:`state_dict` was taken.
 
-        With another number of environments, what belongs to each of them begins anew, with a warning.
+        With another number of environments, what belongs to each of them is reset, with a warning.
         """
         self.global_step = int(state["global_step"])
         if self._same_environments(state):

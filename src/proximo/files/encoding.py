@@ -79,7 +79,7 @@ def register(kind: str, of_type: type, to_plain: Callable[[Any], Any], from_plai
     """Teach the encoding a type: ``to_plain`` gives something encodable, ``from_plain`` makes the value of it again.
 
     Only values of exactly this type are written so; a subclass may hold more than ``to_plain`` knows of.
-    ``from_plain`` meets what a file says: it must check its input by raising the usual errors, and run nothing of it.
+    ``from_plain`` is given what a file says: it must check its input by raising the usual errors, and run none of it.
     """
     if kind in _BUILT_IN_KINDS or (kind in _KINDS and _KIND_OF_TYPE.get(of_type, ("", None))[0] != kind):
         raise ValueError(f"the kind {kind!r} is taken; choose another name for {of_type.__name__}")

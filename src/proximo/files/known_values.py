@@ -56,7 +56,7 @@ class Translator:
     """One translation, within the budgets of its file.
 
     What a pickle shares is translated once but paid for each time, so that whoever walks, copies or prints the value
-    afterwards meets no more than the budget allows.
+    afterwards reads no more than the budget allows.
     """
 
     def __init__(self, budgets: Budgets, makers: Mapping[Name, Callable[[Translator, Made], Any]]) -> None:

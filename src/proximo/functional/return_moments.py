@@ -57,12 +57,12 @@ class ReturnMoments:
 
 def stored_moments(tensors: Mapping[str, torch.Tensor]) -> ReturnMoments:
     """Those among the tensors that an algorithm keeps in a model file; without them, values are in units of rewards."""
-    found = tensors.get(RETURN_MOMENTS)
-    if found is None:
+    stored = tensors.get(RETURN_MOMENTS)
+    if stored is None:
         return ReturnMoments()
-    if found.shape != (3,) or not found.isfinite().all() or found[1] < 0 or found[2] < 0:
-        raise ValueError(f"{RETURN_MOMENTS} is {found}; expected a mean, a variance and a count")
-    return ReturnMoments(*found.tolist())
+    if stored.shape != (3,) or not stored.isfinite().all() or stored[1] < 0 or stored[2] < 0:
+        raise ValueError(f"{RETURN_MOMENTS} is {stored}; expected a mean, a variance and a count")
+    return ReturnMoments(*stored.tolist())
 
 
 @torch.no_grad()

@@ -49,7 +49,7 @@ def read_listing(entries: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def choose(files: Mapping[str, int], wanted: str | None = None, max_bytes: int = MAX_MODEL_BYTES) -> Choice:
-    """The model that a repository holds, and what belongs to it; sizes are judged before anything is downloaded."""
+    """The model that a repository holds, and what belongs to it; sizes are checked before anything is downloaded."""
     own = CONFIG in files and MODEL in files and wanted in (None, MODEL)
     model = MODEL if own else _archive(files, wanted)
     normalizer = None if own else next((name for name in NORMALIZERS if name in files), None)

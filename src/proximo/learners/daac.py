@@ -79,13 +79,13 @@ class DAACLearner(PPOLearner):
         With an augmentation also aug_coef · KL(π(·|s) ‖ π(·|f(s))), DrAC's term of the policy.
         """
         masks = {} if batch.action_masks is None else {"action_masks": batch.action_masks}
-        found = self.policy.evaluate_actor(batch.observations, self.shaped_actions(batch), **masks)
-        log_ratio = found.log_prob - batch.old_log_prob
+        outputs = self.policy.evaluate_actor(batch.observations, self.shaped_actions(batch), **masks)
+        log_ratio = outputs.log_prob - batch.old_log_prob
         ratio = torch.exp(log_ratio)
         terms = {
             "policy_gradient_loss": clipped_surrogate(batch.advantages, ratio, settings.clip_range),
-            "entropy_loss": entropy_loss(found.entropy, found.log_prob),
-            "advantage_loss": functional.mse_loss(found.advantages, batch.advantages),
+            "entropy_loss": entropy_loss(outputs.entropy, outputs.log_prob),
+            "advantage_loss": functional.mse_loss(outputs.advantages, batch.advantages),
         }
         weights = {"policy_gradient_loss": 1.0, "entropy_loss": settings.ent_coef, "advantage_loss": adv_coef}
         if self.augmentation is not None:

@@ -86,12 +86,12 @@ class FlatAdam:
         state = self.adam.state[self._whole]
         if not state:
             return {}
-        found = {
+        named = {
             f"{segment.name}.{moment}": segment.view(state[moment])
             for segment in self.flat.segments
             for moment in MOMENTS
         }
-        return found | {"step": state["step"]}
+        return named | {"step": state["step"]}
 
     @torch.no_grad()
     def load_moments(self, moments: Mapping[str, Tensor]) -> None:
@@ -271,8 +271,8 @@ class PPGLearner:
     def _unit_of_returns(self) -> Unit:
         returns = self.phase.returns[self.phase.valid & np.isfinite(self.phase.returns)]
         if self.phase.share is not None:
-            found = moments([returns], self.runtime.reduce)
-            return Unit(float(found.mean[0]), max(1.0, math.sqrt(found.variance[0])))
+            of_returns = moments([returns], self.runtime.reduce)
+            return Unit(float(of_returns.mean[0]), max(1.0, math.sqrt(of_returns.variance[0])))
         return Unit(float(returns.mean()), max(1.0, float(returns.std())))
 
     @torch.no_grad()
@@ -320,11 +320,11 @@ class PPGLearner:
     def _accumulate(self, batch: PhaseBatch, old: Tensor, count: int, unit: Unit, kl_coef: float) -> Tensor:
         """Add a chunk's share of the gradient of the mean over ``count`` rows."""
         with self.runtime.autocast():
-            found = self.policy.evaluate_auxiliary(batch.observations, batch.action_masks)
+            outputs = self.policy.evaluate_auxiliary(batch.observations, batch.action_masks)
             distance = (batch.returns - unit.mean) / unit.deviation
-            auxiliary_loss = 0.5 * (found.auxiliary_values - distance).square().sum() / count
-            value_loss = 0.5 * ((found.values - batch.returns) / unit.deviation).square().sum() / count
-            divergence = kl_from_rows(old[batch.rows], found.distribution).sum() / count
+            auxiliary_loss = 0.5 * (outputs.auxiliary_values - distance).square().sum() / count
+            value_loss = 0.5 * ((outputs.values - batch.returns) / unit.deviation).square().sum() / count
+            divergence = kl_from_rows(old[batch.rows], outputs.distribution).sum() / count
         (auxiliary_loss + value_loss + kl_coef * divergence).backward()
         return torch.stack([auxiliary_loss.detach(), divergence.detach()])
 
@@ -354,9 +354,13 @@ def normalized(advantages: Array, valid: Array | None, reduce: Reduce | None = N
     """Zero mean and unit deviation over the steps of a rollout that train; ``reduce`` sums over processes."""
     chosen = advantages if valid is None else advantages[valid]
     if reduce is not None:
-        found = moments([chosen.reshape(-1)], reduce)
-        few = found.count[0] < 2
-        return advantages if few else (advantages - np.float32(found.mean[0])) / np.float32(found.deviation[0] + 1e-8)
+        of_chosen = moments([chosen.reshape(-1)], reduce)
+        few = of_chosen.count[0] < 2
+        return (
+            advantages
+            if few
+            else (advantages - np.float32(of_chosen.mean[0])) / np.float32(of_chosen.deviation[0] + 1e-8)
+        )
     if chosen.size < 2:
         return advantages
     return (advantages - chosen.mean()) / (chosen.std(ddof=1) + 1e-8)

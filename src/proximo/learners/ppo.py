@@ -113,9 +113,9 @@ class PPOLearner:
         plain_rows = parameter_rows(self.policy.action_dist).detach()
         observations = augment(self.augmentation, batch.observations)
         values, _, _ = self.evaluate(batch._replace(observations=observations))
-        found = augmentation_terms(plain_rows, plain_values, self.policy.action_dist, values, batch.valid)
-        extra = {**terms.extra, "aug_policy_loss": found.policy, "aug_value_loss": found.value}
-        return terms._replace(loss=terms.loss + settings.aug_coef * (found.policy + found.value), extra=extra)
+        augmented = augmentation_terms(plain_rows, plain_values, self.policy.action_dist, values, batch.valid)
+        extra = {**terms.extra, "aug_policy_loss": augmented.policy, "aug_value_loss": augmented.value}
+        return terms._replace(loss=terms.loss + settings.aug_coef * (augmented.policy + augmented.value), extra=extra)
 
     def loss_terms(self, batch: Minibatch, settings: UpdateSettings) -> LossTerms:
         """The loss of a minibatch under the policy as it is."""
@@ -151,10 +151,10 @@ class PPOLearner:
         options = {} if batch.action_masks is None else {"action_masks": batch.action_masks}
         if batch.lstm_states is not None:
             memory = batch.lstm_states, batch.episode_starts
-            found = self.policy.evaluate_actions(batch.observations, actions, *memory, **options)  # type: ignore[arg-type, call-arg]
+            evaluated = self.policy.evaluate_actions(batch.observations, actions, *memory, **options)  # type: ignore[arg-type, call-arg]
         else:
-            found = self.policy.evaluate_actions(batch.observations, actions, **options)
-        values, log_prob, entropy = found
+            evaluated = self.policy.evaluate_actions(batch.observations, actions, **options)
+        values, log_prob, entropy = evaluated
         values = value_columns(values)
         if batch.valid is None:
             return values, log_prob, entropy

@@ -70,8 +70,8 @@ def get_device(device: torch.device | str = "auto") -> torch.device:
     Apple's MPS must be asked for by its name: it knows no float64, in which intrinsic rewards measure distances.
     """
     if device == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
-        return torch.device("cpu") if found is None or found.type == "mps" else found
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return torch.device("cpu") if accelerator is None or accelerator.type == "mps" else accelerator
     wanted = torch.device(device)
     if wanted.type == "cuda" and not torch.cuda.is_available():
         return torch.device("cpu")

@@ -129,7 +129,7 @@ class FlatParameters:
         return torch.linalg.vector_norm(self.gradients)
 
     def rebind(self) -> None:
-        """Bring the optimiser's state home: after ``load_state_dict`` it lives in tensors of the optimiser's own."""
+        """Move the optimiser's state back here: after ``load_state_dict`` it lies in tensors of the optimiser's own."""
         self._optimizer_parts: list[object] = []
         if self.optimizer is None or not self._manages_state():
             return

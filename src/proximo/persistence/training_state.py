@@ -279,12 +279,12 @@ def _device_random_state(device: torch.device) -> State | None:
 
 def _set_device_random_state(device: torch.device, states: Mapping[str, Any]) -> None:
     """Only where the training goes on with the kind of device that it had."""
-    found = states.get("device")
+    stored = states.get("device")
     if states.get("cuda") is not None:  # as version 0.1.0 wrote it
-        found = {"type": "cuda", "state": states["cuda"]}
-    if found is not None and found["type"] == device.type:
+        stored = {"type": "cuda", "state": states["cuda"]}
+    if stored is not None and stored["type"] == device.type:
         arguments = () if device.type == "mps" else (device,)
-        torch.get_device_module(device).set_rng_state(found["state"], *arguments)
+        torch.get_device_module(device).set_rng_state(stored["state"], *arguments)
 
 
 def _set_random_states(model: OnPolicyAlgorithm, states: Mapping[str, Any]) -> None:

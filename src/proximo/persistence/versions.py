@@ -24,8 +24,8 @@ def versions_of(env: VecEnv) -> dict[str, str]:
     for module in _modules_of(env):
         names += _distributions().get(module.partition(".")[0], ())
         names += [name for start, behind in _BEHIND.items() if module.startswith(start) for name in behind]
-    found = {name: _version(name) for name in dict.fromkeys(names)}
-    return {name: version for name, version in found.items() if version is not None}
+    versions = {name: _version(name) for name in dict.fromkeys(names)}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def differences(then: Any, now: Mapping[str, str]) -> list[str]:

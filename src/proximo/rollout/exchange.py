@@ -48,14 +48,14 @@ class RolloutExchange:
         if self.checksum is not None:
             own = own._replace(weights=self.checksum())
         self.summaries = self.group.gather(own, WHAT)
-        self._check_weights([found.weights for found in self.summaries])
-        stops = [found.stopped_at for found in self.summaries if found.stopped_at is not None]
+        self._check_weights([summary.weights for summary in self.summaries])
+        stops = [summary.stopped_at for summary in self.summaries if summary.stopped_at is not None]
         stopped_at = min(stops, default=None)
         ends = sorted(
-            (end for found in self.summaries for end in found.ends if stopped_at is None or end.step < stopped_at),
+            (end for summary in self.summaries for end in summary.ends if stopped_at is None or end.step < stopped_at),
             key=lambda end: (end.step, end.environment),
         )
-        return Summary(stopped_at, any(found.has_valid for found in self.summaries), {}, ends)
+        return Summary(stopped_at, any(summary.has_valid for summary in self.summaries), {}, ends)
 
     @staticmethod
     def _check_weights(checksums: Sequence[int | None]) -> None:
@@ -63,7 +63,7 @@ class RolloutExchange:
         if len(set(checksums)) == 1:
             return
         alike = [
-            ", ".join(str(rank) for rank, found in enumerate(checksums) if found == checksum)
+            ", ".join(str(rank) for rank, other in enumerate(checksums) if other == checksum)
             for checksum in dict.fromkeys(checksums)
         ]
         raise DistributedError(
@@ -75,7 +75,7 @@ class RolloutExchange:
 
     def share_of_truncated(self, step: int) -> Share:
         """Which of all episodes that a time limit cut in a step are this process's."""
-        counts = [found.truncated.get(step, 0) for found in self.summaries]
+        counts = [summary.truncated.get(step, 0) for summary in self.summaries]
         rank = self.group.rank
         return Share(sum(counts[:rank]), counts[rank], sum(counts))
 
@@ -108,7 +108,7 @@ class RolloutExchange:
     def share_valid(self, rollout: Rollout, may_be_new: bool) -> None:
         """Tell all which rows train, where each process learns from its own; nothing is sent where all rows do."""
         rollout.valid_of_all = None
-        if may_be_new or any(found.has_valid for found in self.summaries):
+        if may_be_new or any(summary.has_valid for summary in self.summaries):
             valid = np.ones(rollout.rewards.shape, np.bool_) if rollout.valid is None else rollout.valid
             rollout.valid_of_all = self.gather_columns(valid)
 

@@ -210,12 +210,12 @@ class PhaseBuffer:
         self.stored = stored
 
     def _memories(self) -> dict[str, Array]:
-        found = {"returns": self.returns, "valid": self.valid}
+        arrays = {"returns": self.returns, "valid": self.valid}
         if isinstance(self.observations, dict):
-            found |= {f"observations.{key}": memory for key, memory in self.observations.items()}
+            arrays |= {f"observations.{key}": memory for key, memory in self.observations.items()}
         else:
-            found["observations"] = self.observations
-        return found if self.action_masks is None else found | {"action_masks": self.action_masks}
+            arrays["observations"] = self.observations
+        return arrays if self.action_masks is None else arrays | {"action_masks": self.action_masks}
 
 
 LARGEST_CHUNK = 2048  # rows: activations of larger ones leave the cache

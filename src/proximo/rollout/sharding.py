@@ -87,9 +87,9 @@ def weighted_epochs(
     ]
     advantages = rollout.advantages.reshape(-1)
     own_rows = [training_rows(rollout, piece) for pieces in epochs for piece in pieces]
-    found = moments([advantages[rows] for rows in own_rows], reduce)
-    weights = np.array([len(rows) for rows in own_rows]) / np.maximum(found.count, 1)
-    deviations = found.deviation + 1e-8
+    of_minibatches = moments([advantages[rows] for rows in own_rows], reduce)
+    weights = np.array([len(rows) for rows in own_rows]) / np.maximum(of_minibatches.count, 1)
+    deviations = of_minibatches.deviation + 1e-8
     number = iter(range(len(own_rows)))
 
     def minibatches(pieces: list[NDArray[np.int64]]) -> Iterator[Weighted]:
@@ -98,8 +98,8 @@ def weighted_epochs(
             weight = float(weights[index])
             rows = torch.as_tensor(piece if weight > 0.0 else np.zeros(1, np.int64), device=device)
             batch = next(epoch_minibatches(whole, rollout, rows, len(rows) * max(1, rollout.sequence_length)))
-            if normalize and found.count[index] > 1:
-                scaled = (batch.advantages - float(found.mean[index])) / float(deviations[index])
+            if normalize and of_minibatches.count[index] > 1:
+                scaled = (batch.advantages - float(of_minibatches.mean[index])) / float(deviations[index])
                 batch = batch._replace(advantages=scaled)
             yield batch, weight
 

@@ -248,9 +248,9 @@ class EvalCallback(EventCallback):
             return self._play(self.n_eval_episodes)
         share = (self.n_eval_episodes + group.world_size - 1 - group.rank) // group.world_size
         own = self._play(share) if share else Evaluation((), ())
-        found = group.gather((own, self._is_success_buffer), "an evaluation")
-        self._is_success_buffer = [success for _, successes in found for success in successes]
-        return Evaluation.joined([evaluation for evaluation, _ in found])
+        gathered = group.gather((own, self._is_success_buffer), "an evaluation")
+        self._is_success_buffer = [success for _, successes in gathered for success in successes]
+        return Evaluation.joined([evaluation for evaluation, _ in gathered])
 
     def _play(self, episodes: int) -> Evaluation:
         self._is_success_buffer = []

@@ -140,8 +140,8 @@ class CheckpointFolder:
 
     def set_aside(self) -> list[Path]:
         """What :meth:`set_aside_after` renamed, in the order in which it did."""
-        found = self.path.glob(f"{glob.escape(self.prefix)}_*_steps.zip.old*") if self.path.is_dir() else []
-        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, self.steps_of(path.with_suffix(""))))
+        paths = self.path.glob(f"{glob.escape(self.prefix)}_*_steps.zip.old*") if self.path.is_dir() else []
+        return sorted(paths, key=lambda path: (path.stat().st_mtime_ns, self.steps_of(path.with_suffix(""))))
 
 
 class PeriodicCheckpoints(BaseCallback):

@@ -26,7 +26,7 @@ class EvaluationHistory:
         self.lines, self.arrays = Path(f"{path}.jsonl"), Path(f"{path}.npz")
 
     def add(self, table: Mapping[str, Sequence[Any]]) -> None:
-        """Append the last row of the columns, and write the arrays anew; the first row begins a new file."""
+        """Append the last row of the columns, and write the arrays again; the first row begins a new file."""
         row = {key: table[key][-1] for key in KEYS if table[key]}
         with self.lines.open("a" if len(table["timesteps"]) > 1 else "w", encoding="utf-8") as file:
             file.write(json.dumps(row, default=_plain) + "\n")

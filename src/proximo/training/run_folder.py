@@ -185,12 +185,12 @@ class RunFolder:
             return None
         try:
             with self.result.open("rb") as stream:
-                found = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), str(self.result), strict=False)
+                result = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), str(self.result), strict=False)
         except ModelFileError as error:
             raise RunFolderError(f"{error}; resume the run to write it again") from error
-        if not isinstance(found, dict):
+        if not isinstance(result, dict):
             raise RunFolderError(f"{self.result} holds no table; resume the run to write it again")
-        return found
+        return result
 
     def write_versions(self) -> dict[str, Any]:
         """Write down what the run ran on, and return it."""

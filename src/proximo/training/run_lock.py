@@ -192,11 +192,11 @@ def _holders(folder: Path) -> list[Holder]:
         names = [(int(match[1]), match[0]) for name in os.listdir(folder) if (match := _NAME.fullmatch(name))]
     except FileNotFoundError:
         return []
-    found = []
+    holders = []
     for number, name in sorted(names):
         with contextlib.suppress(FileNotFoundError):  # given back while we look
-            found.append(_read(folder / name, number))
-    return found
+            holders.append(_read(folder / name, number))
+    return holders
 
 
 def _read(path: Path, number: int) -> Holder:

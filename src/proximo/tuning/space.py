@@ -231,7 +231,7 @@ class Space:
         return drawn[name] if name in drawn else self._start_value(name)
 
     def _most(self, name: str, drawn: Mapping[str, Any]) -> float:
-        """A rollout is not longer than what a trial trains before it is judged."""
+        """A rollout is not longer than what a trial trains before it is evaluated."""
         return self.most_samples / self._value("n_envs", drawn) if name == "n_steps" else math.inf
 
     def _product(self, name: str, drawn: Mapping[str, Any]) -> int:
@@ -257,7 +257,7 @@ class Space:
                 if min(steps) > most or (self.ranges["n_steps"].choices and max(steps) > most):
                     raise SpaceError(
                         f"n_steps is searched from {min(steps)}, with {environments} environments a rollout of "
-                        f"{min(steps) * environments}, but a trial is judged after {self.most_samples:,.0f} steps; "
+                        f"{min(steps) * environments}, but a trial is evaluated after {self.most_samples:,.0f} steps; "
                         "search fewer n_steps, train for more --steps, or in fewer --rungs"
                     )
         for name, factors in DIVISORS.items():

@@ -282,7 +282,7 @@ class Study:
 
     # --------------------------------------------------------------------------------------------------------- verdicts
 
-    def judge(self, job: Job) -> str:
+    def decide(self, job: Job) -> str:
         """What becomes of a trial now that a seed has a score: ``"goes on"``, ``"pruned"`` or ``"done"``.
 
         Between seeds the median or Wilcoxon's test decides, between rungs successive halving.

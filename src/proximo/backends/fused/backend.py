@@ -93,7 +93,7 @@ class FusedBackend:
         """``threads`` for updates are 1 or 2, by default whichever is faster; the result is the same to the bit.
 
         Every ``sde_sample_freq`` steps, the matrices of state-dependent noise are redrawn; −1: once per rollout.
-        With ``reduce``, gradients of several processes meet in each minibatch.
+        With ``reduce``, gradients of several processes are summed in each minibatch.
         """
         if (obstacle := fused_obstacle(policy)) is not None:
             raise ValueError(f"the fused backend cannot run this policy: {obstacle}")
@@ -300,7 +300,7 @@ class FusedBackend:
         return (rows[: count + 1] if status.stopped else rows[:count]), status
 
     def _epochs_in_halves(self, minibatches: int, skip_non_finite: bool) -> tuple[int, int]:
-        """The same with two calls per minibatch, gradient and apply, between which processes meet."""
+        """The same with two calls per minibatch, gradient and apply, between which processes sum their gradients."""
         for index in range(minibatches):
             self._step.gradient(partial(self._kernels.gradient, self._plan.address, self._update.address, index))
             status = self._kernels.apply(self._update.address, index)

@@ -71,7 +71,7 @@ class RoleThreads:
         critic = self._executor.submit(work, Role.CRITIC, Role.CRITIC)
         try:
             return work(Role.ACTOR, Role.ACTOR)  # the two decide alike, so either's answer is the answer
-        except BaseException:  # Ctrl-C before the actor began: nobody would meet the critic
+        except BaseException:  # Ctrl-C before the actor began: nobody would wait for the critic
             self.barrier[2] = 1
             raise
         finally:

@@ -210,7 +210,7 @@ class ParallelEnvAdapter(VecEnv):
         if attr_name != EXPECTED_METHOD_NAME:
             return super().has_attr(attr_name)
         if not self._was_reset:
-            self.reset()  # to see its observations and infos; the reset that follows begins anew
+            self.reset()  # to see its observations and infos; the reset that follows begins again
         return self._masks is not None
 
     def close(self) -> None:
