@@ -15,11 +15,13 @@ from typing import Any
 INNER = (
     "proximo.__main__",
     "proximo.agents.arguments",
+    "proximo.agents.building",
     "proximo.agents.checks",
     "proximo.agents.copying",
     "proximo.agents.environment",
     "proximo.agents.host_run",
     "proximo.agents.hosted",
+    "proximo.agents.logs",
     "proximo.agents.saving",
     "proximo.agents.scales",
     "proximo.agents.together",

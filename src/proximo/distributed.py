@@ -110,7 +110,7 @@ class Status(NamedTuple):
     """
 
     doing: str = "starting"
-    met: int = 0  # exchanges that it has come to
+    exchanges: int = 0  # that it has begun
     silent: float = 0.0  # seconds since it last showed life
 
 
@@ -131,7 +131,7 @@ class Group:
         self.rank, self.world_size = launch.rank, launch.world_size
         self.timeout = float(os.environ.get(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT))
         self.messages = self.bytes = 0  # exchanges, and bytes that this process gave to them
-        self._doing, self._met, self._seen_alive = Status().doing, 0, time.monotonic()
+        self._doing, self._exchanges, self._seen_alive = Status().doing, 0, time.monotonic()
         self._failure: str | None = None  # of another process
         self._posted = self._waiting = False
         self._heard: dict[int, tuple[Status, float]] = {}  # what the others said while this one waits, and when
@@ -160,7 +160,7 @@ class Group:
             distributed.init_process_group(backend, timeout=timedelta(seconds=self.timeout))
         except RuntimeError as error:
             raise DistributedError(
-                f"rank {launch.rank} has not met all of the {launch.world_size} processes at "
+                f"rank {launch.rank} has not found all of the {launch.world_size} processes at "
                 f"{launch.address}:{launch.port} within {self.timeout:.0f} s: has one not been started, or can it not "
                 f"reach that address? ({error})"
             ) from error
@@ -175,7 +175,7 @@ class Group:
         sent = torch.zeros(largest, dtype=torch.uint8)
         sent.numpy()[: len(own)] = own
         received = [torch.empty_like(sent) for _ in sizes]
-        self._meet(what, largest)
+        self._count_exchange(what, largest)
         self._wait(distributed.all_gather(received, sent, async_op=True), what)
         return [part.numpy()[:size] for part, size in zip(received, sizes, strict=True)]
 
@@ -216,11 +216,11 @@ class Group:
         else:
             data = torch.from_numpy(own.copy()) if self.rank == 0 else torch.empty(size, dtype=torch.uint8)
             self._send_first(data, what)
-        value: Value = pickle.loads(data.numpy().tobytes())
-        return value
+        received: Value = pickle.loads(data.numpy().tobytes())
+        return received
 
     def _send_first(self, tensor: Tensor, what: str) -> None:
-        self._meet(what, tensor.numel())
+        self._count_exchange(what, tensor.numel())
         self._wait(distributed.broadcast(tensor, 0, async_op=True), what)
 
     def highest(self, numbers: Sequence[float], what: str) -> list[float]:
@@ -229,7 +229,7 @@ class Group:
 
     def sum(self, tensor: Tensor, what: str = "a sum") -> None:
         """Replace a tensor by the sum over all processes, which has the same bits for all of them."""
-        self._meet(what, tensor.numel() * tensor.element_size())
+        self._count_exchange(what, tensor.numel() * tensor.element_size())
         work = distributed.all_reduce(tensor, async_op=True)
         if tensor.device.type == "cpu":
             self._wait(work, what)
@@ -258,14 +258,14 @@ class Group:
         if self._failure is not None:
             raise DistributedError(self._failure)
 
-    def _meet(self, what: str, size: int) -> None:
+    def _count_exchange(self, what: str, size: int) -> None:
         self.show_life()
-        self._met += 1
+        self._exchanges += 1
         self.messages += 1
         self.bytes += size
 
     def _publish(self, store: Any) -> None:
-        status = Status(self._doing, self._met, time.monotonic() - self._seen_alive)
+        status = Status(self._doing, self._exchanges, time.monotonic() - self._seen_alive)
         store.set(f"proximo/status/{self.rank}", json.dumps(status))
 
     def _watch_others(self, store: Any) -> None:
@@ -322,7 +322,7 @@ class Group:
         for rank in range(self.world_size):
             status, heard = self._heard.get(rank, (Status(), started))
             silent = status.silent + time.monotonic() - heard
-            if rank != self.rank and status.met < self._met and silent > self.timeout:
+            if rank != self.rank and status.exchanges < self._exchanges and silent > self.timeout:
                 self._abandon()
                 raise DistributedError(
                     f"rank {rank} has not come to {what}: it has shown no life for {silent:.0f} s, and was last "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import random
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -15,11 +14,10 @@ import numpy as np
 import torch
 
 from proximo.agents.arguments import SHARED_ARGUMENTS, describe_arguments
+from proximo.agents.building import BuildingSide
 from proximo.agents.checks import (
-    check_mirror,
     check_needs_no_env,
     check_normalized_returns,
-    check_second_value,
     check_timesteps,
     checked_buffer_class,
     checked_distributed,
@@ -28,29 +26,25 @@ from proximo.agents.checks import (
 )
 from proximo.agents.copying import CopySide
 from proximo.agents.environment import EnvironmentSide
+from proximo.agents.logs import LogSide
 from proximo.agents.saving import FileSide
 from proximo.agents.scales import ScaleSide
 from proximo.agents.together import Distributed
-from proximo.augmentation import Augmentation, Mirror, check_augmentation
+from proximo.augmentation import Augmentation
 from proximo.backends.base import BackendChoice, Precision
 from proximo.backends.runtime import Runtime
-from proximo.config import ActorCriticConfig, OnPolicyConfig, describe_constructor, plain_number
-from proximo.data import Array, Info, Metrics, Observation, Rollout, Schedule
+from proximo.config import OnPolicyConfig, describe_constructor, plain_number
+from proximo.data import Array, Info, Observation
 from proximo.envs import VecEnv, as_vec_env
-from proximo.errors import near_matches
 from proximo.exploration import IntrinsicReward
 from proximo.files.known_values import own_class
 from proximo.functional.return_moments import ReturnMoments
-from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy, RecurrentState, get_device
-from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
+from proximo.networks.actor_critic import ActorCriticPolicy, RecurrentState, get_device
 from proximo.other_libraries import stands_for
-from proximo.rollout.adapted_storage import AdaptedRolloutBuffer
 from proximo.rollout.masks import MaskReader
-from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import (
     RolloutBuffer,
     add_intrinsic_advantages,
-    allocate_stream,
     estimate_advantages,
     is_stock,
 )
@@ -74,27 +68,15 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
 
 
 @stands_for("stable_baselines3.common.on_policy_algorithm", "OnPolicyAlgorithm")
-class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
+class OnPolicyAlgorithm(EnvironmentSide, BuildingSide, LogSide, FileSide, CopySide, ScaleSide, ABC):
     """An on-policy algorithm in the shape of Stable-Baselines3's.
 
     A subclass names its ``config_class`` and ``learner_class`` and implements :meth:`train`. Hyperparameters are plain
     attributes, read and checked for every update, so a callback may change them while training.
     """
 
-    policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = {**POLICY_ALIASES, **RECURRENT_POLICY_ALIASES}
     config_class: ClassVar[type[OnPolicyConfig]]
-    default_learner_class: ClassVar[type[Any]]
     run_name: ClassVar[str] = "OnPolicyAlgorithm"  # of TensorBoard runs
-    one_value: ClassVar[str | None] = None  # why an intrinsic reward can have no value of its own
-
-    rollout_buffer: RolloutBuffer
-    learner: Any
-    lr_schedule: Schedule
-    n_steps: int
-    gamma: float
-    gae_lambda: float
-    learning_rate: float | Schedule | str
-    normalize_returns: bool
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -194,19 +176,6 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
 
     # -- construction
 
-    def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
-        if isinstance(policy, str):
-            if policy not in self.policy_aliases:
-                raise ValueError(f"unknown policy {policy!r}; {near_matches(policy, self.policy_aliases)}")
-            return self.policy_aliases[policy]
-        policy = own_class(policy)
-        if not (isinstance(policy, type) and issubclass(policy, ActorCriticPolicy)):
-            raise TypeError(
-                f"policy is {policy!r}; expected one of {', '.join(self.policy_aliases)} or a subclass of "
-                "proximo.networks.ActorCriticPolicy (proximo.sb3.common.policies names it too)"
-            )
-        return policy
-
     def _setup_model(self) -> None:
         """Make buffer, policy and learner; seeds come first, so that networks start alike."""
         self._setup_lr_schedule()
@@ -227,86 +196,6 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
         if self.verbose >= 1 and self.rank == 0:
             print(f"Using {self.device} device, backend {self.backend}")  # noqa: T201
         self._know(self.config_class(**{name: plain_number(getattr(self, name)) for name in self.config_class.names()}))
-
-    def _make_policy(self) -> ActorCriticPolicy:
-        arguments = self.policy_arguments()
-        spaces = arguments.pop("observation_space"), arguments.pop("action_space")  # a user's class may rename them
-        return self.policy_class(*spaces, self.lr_schedule, **arguments)
-
-    def policy_arguments(self) -> dict[str, Any]:
-        """What the policy is built with, besides the learning rate."""
-        own_value = self.intrinsic_reward is not None and self.intrinsic_reward.own_value
-        return {
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "use_sde": self.use_sde,
-            **self.policy_kwargs,
-            **({"value_heads": 2} if own_value else {}),
-        }
-
-    def _bind_intrinsic_reward(self) -> None:
-        reward = self.intrinsic_reward
-        if reward is None:
-            return
-        if reward.own_value and self.one_value is not None:
-            raise ValueError(
-                f"{self.run_name} cannot give an intrinsic reward a value of its own: {self.one_value}; leave "
-                "own_value out, or use PPO"
-            )
-        reward.bind(self.observation_space, self.action_space, self.n_envs, self.device)
-        if reward.own_value:
-            check_second_value(self.policy, self.rollout_buffer, type(reward).__name__)
-            self._allocate_own_stream(self.rollout_buffer)
-
-    def _allocate_own_stream(self, buffer: RolloutBuffer) -> None:
-        if self.intrinsic_reward is not None and self.intrinsic_reward.own_value:
-            buffer.rollout.own_stream = allocate_stream(self.n_steps, buffer.n_envs)
-
-    def _bind_augmentation(self) -> None:
-        if isinstance(self.augmentation, Mirror):
-            check_mirror(self, self.augmentation)
-            self.learner.augmentation = self.augmentation
-        elif self.augmentation is not None:
-            check_augmentation(self.augmentation, self.observation_space)
-            self.learner.augmentation = self.augmentation
-        elif (coefficient := getattr(self, "aug_coef", None)) not in (None, ActorCriticConfig.aug_coef):
-            raise ValueError(
-                f"aug_coef is {coefficient}, but there is no augmentation whose terms it could weigh; give "
-                "augmentation=RandomShift(), say, or leave aug_coef out"
-            )
-
-    def _make_learner(self) -> Any:
-        return checked_learner_class(self.learner_class, self.default_learner_class)(self.runtime)
-
-    def _make_buffer(
-        self, environments: int | None = None, buffer_class: type[RolloutBuffer] | None = None
-    ) -> RolloutBuffer:
-        kind = buffer_class or self.rollout_buffer_class
-        buffer = kind(
-            self.n_steps,
-            self.observation_space,
-            self.action_space,
-            device=self.device,
-            gae_lambda=self.gae_lambda,
-            gamma=self.gamma,
-            n_envs=self.n_envs if environments is None else environments,
-            **(self.rollout_buffer_kwargs if buffer_class is None else {}),
-        )
-        if not isinstance(buffer, RolloutBuffer):
-            buffer = AdaptedRolloutBuffer(buffer)
-        if self.policy_class.recurrent:
-            buffer.rollout.sequence_length = self._sequence_length()
-        return buffer
-
-    def _sequence_length(self) -> int:
-        """Steps per training sequence of a policy with memory."""
-        batch_size = getattr(self, "batch_size", self.n_steps)
-        for name, value in {"n_steps": self.n_steps, "batch_size": batch_size}.items():
-            if value < 2:
-                raise ValueError(
-                    f"a policy with memory trains on sequences, but {name} is {value}; choose 2 or more, such as 128"
-                )
-        return longest_sequence(self.n_steps, batch_size)
 
     # -- the network, which the runtime owns
 
@@ -341,19 +230,7 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
         obstacle: str | None = self.learner.obstacle()
         return obstacle
 
-    # -- logger and seed
-
-    @property
-    def logger(self) -> Logger:
-        """Where metrics go; see :meth:`set_logger`."""
-        if self._logger is None:
-            self._logger = configure_logger(0, None)
-        return self._logger
-
-    def set_logger(self, logger: Logger) -> None:
-        """Log here instead of where ``verbose`` and ``tensorboard_log`` say; of many processes, only the first does."""
-        self._logger = logger if self.rank == 0 else Logger(None, [])
-        self._custom_logger = True
+    # -- seed
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed Python, NumPy, torch, the action space, the environments and the model's own generator."""
@@ -550,48 +427,9 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
                 add_intrinsic_advantages(buffer, discount, reward.weight, reward.extrinsic_coef)
             self._record_rewards(buffer.rollout, extrinsic)
 
-    def _record_rewards(self, rollout: Rollout, extrinsic: Array | None) -> None:
-        """Log the environment's reward and the intrinsic one apart: means over the steps that train."""
-        trained = ... if rollout.valid is None else rollout.valid
-        for name, rewards in (("extrinsic", extrinsic), ("intrinsic", rollout.intrinsic_rewards)):
-            self.logger.record_mean(f"rollout/{name}_reward_mean", float(np.mean(rewards[trained])))  # type: ignore[index]
-
-    def _record(self, metrics: Metrics, updates: int = 1) -> None:
-        """Count and log an update."""
-        self._n_updates += updates
-        self._adapt_learning_rate(metrics)
-        for name, value in metrics.items():
-            self.logger.record(f"train/{name}", value)
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         # the last rollout may overshoot the total: schedules must not go below their end
         self._current_progress_remaining = max(0.0, 1.0 - num_timesteps / total_timesteps)
-
-    @property
-    def start_time(self) -> int:
-        """Nanoseconds: ``time.time_ns() - start_time`` is how long it trains, though somebody may set the clock."""
-        return time.time_ns() - (time.monotonic_ns() - self._started)
-
-    @start_time.setter
-    def start_time(self, nanoseconds: int) -> None:
-        self._started = time.monotonic_ns() - (time.time_ns() - int(nanoseconds))
-
-    def dump_logs(self, iteration: int = 0) -> None:
-        """Write what was recorded, with the time and the statistics of the latest episodes."""
-        elapsed = max((time.monotonic_ns() - self._started) / 1e9, sys.float_info.epsilon)
-        record = self.logger.record
-        if iteration > 0:
-            record("time/iterations", iteration, exclude="tensorboard")
-        if self.ep_info_buffer:
-            record("rollout/ep_rew_mean", float(np.mean([episode["r"] for episode in self.ep_info_buffer])))
-            record("rollout/ep_len_mean", float(np.mean([episode["l"] for episode in self.ep_info_buffer])))
-        if self.ep_success_buffer:
-            record("rollout/success_rate", float(np.mean(self.ep_success_buffer)))
-        record("time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed))
-        record("time/time_elapsed", int(elapsed), exclude="tensorboard")
-        record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
-        self.logger.dump(step=self.num_timesteps)
 
     # -- use
 

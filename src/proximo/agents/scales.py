@@ -47,8 +47,8 @@ class ScaleSide:
                 "not tell it the divergence of an update; give a number or a function of the progress"
             )
         adaptive = KLAdaptiveRate.from_text("learning_rate", self.learning_rate)
-        begins_anew = adaptive.rate is not None and self._adapted_rate_of not in (None, self.learning_rate)
-        if self._adapted_rate is not None and not begins_anew:  # of a saved model, or of another target until now
+        starts_over = adaptive.rate is not None and self._adapted_rate_of not in (None, self.learning_rate)
+        if self._adapted_rate is not None and not starts_over:  # of a saved model, or of another target until now
             adaptive.rate = self._adapted_rate
         elif adaptive.rate is None:
             adaptive.rate = float(self.config_class.__dataclass_fields__["learning_rate"].default)
