@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from proximo.data import Schedule
-from proximo.errors import ArgumentTypeError, ArgumentValueError
+from proximo.errors import ArgumentTypeError, ArgumentValueError, near_matches
 from proximo.functional.schedules import FloatSchedule, KLAdaptiveRate
 
 Objective = Literal["clipped", "plain"]
@@ -197,6 +197,9 @@ class OnPolicyConfig:
 
     def changed(self, **values: Any) -> Self:
         """The same with other values, which are not checked again: schedules may be at their end."""
+        for name in values:
+            if name not in self.__dict__:
+                raise ArgumentTypeError(f"there is no hyperparameter {name!r}; {near_matches(name, self.__dict__)}")
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.__dict__.update(values)

@@ -107,6 +107,15 @@ def test_an_unknown_objective_is_an_error(backend: Any) -> None:
         UpdateSettings(objective="cliped")  # type: ignore[arg-type]
 
 
+def test_a_misspelt_hyperparameter_of_an_update_is_an_error() -> None:
+    class Hasty(PPOLearner):
+        def update(self, buffer: RolloutBuffer, settings: UpdateSettings) -> dict[str, float]:
+            return super().update(buffer, settings.changed(learning_rat=1e-3))
+
+    with pytest.raises(TypeError, match="no hyperparameter 'learning_rat'; did you mean 'learning_rate'"):
+        PPO("MlpPolicy", "CartPole-v1", learner_class=Hasty, **SMALL).learn(64)
+
+
 def test_a_learner_of_another_algorithm_is_refused() -> None:
     for algorithm, given in ((PPO, TRPOLearner), (TRPO, PPOLearner), (PPG, PPOLearner), (PPO, "PPOLearner")):
         with pytest.raises(TypeError, match=r"learner_class is .*; expected a subclass of proximo.learners"):
