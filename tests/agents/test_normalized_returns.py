@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from proximo import A2C, DAAC, PPG, PPO, TRPO, RecurrentPPO, make_vec_env
+from proximo.agents.scales import preserve_outputs
 from proximo.envs.testing.environments import EndlessEnv
 from proximo.errors import ModelFileError
 from proximo.exploration import RND
-from proximo.functional.return_moments import HORIZON, ReturnMoments, preserve_outputs
+from proximo.functional.return_moments import HORIZON, ReturnMoments
 from proximo.persistence.initial_weights import start_from
 from proximo.rollout.storage import RolloutBuffer
 from proximo.training.callbacks import BaseCallback

@@ -36,6 +36,8 @@ DEFINED = {
     "hsuanwu.common.engine.configuration": "TrainerSettings _load_yaml read_settings",
     "hsuanwu.common.engine.on_policy_trainer": "HsuanwuEngine OnPolicyTrainer _check_spaces _make_learner "
     "_make_storage _without_spaces",
+    "hsuanwu.described_spaces": "_bounds _described _shape describe_action_space make_action_space observation_box "
+    "plain to_action_space to_observation_space",
     "hsuanwu.xploit.encoder.__init__": "EspeholtResidualEncoder IdentityEncoder MnihCnnEncoder PathakCnnEncoder "
     "TassaCnnEncoder VanillaMlpEncoder _FromDescribedSpace",
     "hsuanwu.xploit.learner.actor_critic": "ActorAuxiliaryCritic ActorCritic",

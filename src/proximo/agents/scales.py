@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from proximo.agents.checks import check_normalized_returns
 from proximo.backends.runtime import Runtime
 from proximo.data import Array, Metrics, Schedule
 from proximo.exploration import IntrinsicReward
-from proximo.functional.return_moments import ReturnMoments, preserve_outputs
+from proximo.functional.return_moments import ReturnMoments
 from proximo.functional.schedules import FloatSchedule, KLAdaptiveRate
 from proximo.rollout.sharding import moments
 from proximo.rollout.storage import RolloutBuffer, estimate_advantages, put_into_units
@@ -106,3 +107,10 @@ class ScaleSide:
         """Let the value be told in other units, and mean the same."""
         preserve_outputs(self.policy.value_net, self.return_moments, new)
         self.return_moments = new
+
+
+@torch.no_grad()
+def preserve_outputs(head: nn.Linear, old: ReturnMoments, new: ReturnMoments) -> None:
+    """Let an output layer in the units of ``old`` say the same in those of ``new``: σ'·V' + μ' = σ·V + μ."""
+    head.weight.mul_(old.deviation / new.deviation)
+    head.bias.mul_(old.deviation).add_(old.mean - new.mean).div_(new.deviation)

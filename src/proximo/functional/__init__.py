@@ -1,1 +1,1 @@
-"""Pure mathematics: arrays in, arrays out; no state, no input or output."""
+"""Mathematics: arrays in, arrays out; no networks, no input or output. State is in values that a caller holds."""

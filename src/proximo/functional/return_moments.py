@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
 
 from proximo.data import Array
 
@@ -63,10 +62,3 @@ def stored_moments(tensors: Mapping[str, torch.Tensor]) -> ReturnMoments:
     if stored.shape != (3,) or not stored.isfinite().all() or stored[1] < 0 or stored[2] < 0:
         raise ValueError(f"{RETURN_MOMENTS} is {stored}; expected a mean, a variance and a count")
     return ReturnMoments(*stored.tolist())
-
-
-@torch.no_grad()
-def preserve_outputs(head: nn.Linear, old: ReturnMoments, new: ReturnMoments) -> None:
-    """Let an output layer in the units of ``old`` say the same in those of ``new``: σ'·V' + μ' = σ·V + μ."""
-    head.weight.mul_(old.deviation / new.deviation)
-    head.bias.mul_(old.deviation).add_(old.mean - new.mean).div_(new.deviation)

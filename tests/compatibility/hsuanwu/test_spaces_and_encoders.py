@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from omegaconf import OmegaConf
 
-from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
+from proximo.hsuanwu.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.hsuanwu.xploit import encoder as encoders
 
 IMAGE = spaces.Box(0, 255, (3, 16, 16), np.uint8)

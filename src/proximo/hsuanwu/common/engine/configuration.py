@@ -12,7 +12,7 @@ from typing import Any
 
 from proximo.errors import MissingExtraError, near_matches
 from proximo.files.named_parts import Part, Parts, is_named
-from proximo.functional.described_spaces import plain
+from proximo.hsuanwu.described_spaces import plain
 from proximo.hsuanwu.xploit import encoder, learner, storage
 from proximo.hsuanwu.xplore import augmentation, distribution, reward
 

@@ -14,9 +14,9 @@ from proximo.agents.on_policy import set_random_seed
 from proximo.data import Metrics
 from proximo.envs import as_vec_env
 from proximo.files.named_parts import Part, is_named
-from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.functional.spaces import Space
 from proximo.hsuanwu.common.engine.configuration import PARTS, TrainerSettings, read_settings
+from proximo.hsuanwu.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.hsuanwu.xploit.learner import BaseLearner, PPGLearner
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage
 from proximo.networks.actor_critic import get_device

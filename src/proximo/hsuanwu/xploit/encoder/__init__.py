@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from proximo.files.encoding import register_class_alias
-from proximo.functional.described_spaces import SpaceLike, to_observation_space
+from proximo.hsuanwu.described_spaces import SpaceLike, to_observation_space
 from proximo.networks import published_encoders as published
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.published_encoders import BaseEncoder as BaseEncoder

@@ -16,9 +16,9 @@ from proximo.agents.standalone import StandaloneLearner
 from proximo.config import PPOConfig, describe_constructor
 from proximo.data import Metrics
 from proximo.exploration import IntrinsicReward
-from proximo.functional.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.functional.schedules import ConstantSchedule
 from proximo.functional.spaces import Space
+from proximo.hsuanwu.described_spaces import describe_action_space, to_action_space, to_observation_space
 from proximo.hsuanwu.xploit.encoder import EspeholtResidualEncoder, VanillaMlpEncoder
 from proximo.hsuanwu.xploit.learner.actor_critic import ActorCritic
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage

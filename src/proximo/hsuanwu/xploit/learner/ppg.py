@@ -10,7 +10,7 @@ import torch
 from proximo.agents.standalone import StandalonePPG
 from proximo.config import PPGConfig, UpdateSettings
 from proximo.data import Metrics
-from proximo.functional.described_spaces import SpaceLike
+from proximo.hsuanwu.described_spaces import SpaceLike
 from proximo.hsuanwu.xploit.learner.actor_critic import ActorAuxiliaryCritic, ActorCritic
 from proximo.hsuanwu.xploit.learner.base import BaseLearner
 from proximo.hsuanwu.xploit.storage import VanillaRolloutStorage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from proximo.augmentation import usual_augmentation
-from proximo.functional.described_spaces import SpaceLike
+from proximo.hsuanwu.described_spaces import SpaceLike
 from proximo.hsuanwu.xploit.learner.base import BaseLearner
 
 

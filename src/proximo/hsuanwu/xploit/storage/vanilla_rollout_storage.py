@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from proximo.data import Array
-from proximo.functional.described_spaces import make_action_space, observation_box
+from proximo.hsuanwu.described_spaces import make_action_space, observation_box
 from proximo.rollout import tensor_storage
 from proximo.rollout.tensor_storage import RolloutBatch
 
