@@ -33,6 +33,8 @@ Value = TypeVar("Value")
 TIMEOUT_VARIABLE = "PROXIMO_TIMEOUT"
 DEFAULT_TIMEOUT = 600.0  # seconds without a sign of life
 CHECK_EVERY = 1.0  # seconds between two looks at the others
+CONNECT_WITHIN = 10.0  # seconds, once all processes are there; gloo waits for five times as long
+CONNECTION_TRIES = 4
 SMALL = 1024  # bytes of a message that needs no second round
 FAILURE = "proximo/failure"
 
@@ -155,17 +157,59 @@ class Group:
             MASTER_ADDR=launch.address,
             MASTER_PORT=str(launch.port),
         )
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        store = self._come_together(launch)
+        # now and then, gloo loses a connection while it is made, and both sides wait for the other
+        for number in range(CONNECTION_TRIES):
+            error = self._try_connection(distributed.PrefixStore(f"proximo/connection/{number}", store))
+            if error is None:
+                break
+        else:
+            raise DistributedError(
+                f"rank {launch.rank} met all of the {launch.world_size} processes at {launch.address}:{launch.port}, "
+                f"but was not connected to all of them in {CONNECTION_TRIES} tries: can they reach each other on any "
+                f"port, through the interface that GLOO_SOCKET_IFNAME names? ({error})"
+            )
+        # from here on, how long to wait is decided by who shows life, of which gloo's own limit knows nothing
+        distributed.distributed_c10d._set_pg_timeout(timedelta(days=7))
+
+    def _come_together(self, launch: Launch) -> Any:
+        """Wait until every process has reached the store that rank 0, or torchrun, keeps."""
+        limit = timedelta(seconds=self.timeout)
+        arrivals = [f"proximo/arrived/{rank}" for rank in range(launch.world_size)]
+        missing = "some of them"
         try:
-            distributed.init_process_group(backend, timeout=timedelta(seconds=self.timeout))
+            store, _, _ = next(distributed.rendezvous("env://", timeout=limit))
+            store.set(arrivals[launch.rank], "")
+            try:
+                store.wait(arrivals, limit)
+            except RuntimeError:
+                missing = ", ".join(f"rank {rank}" for rank, key in enumerate(arrivals) if not store.check([key]))
+                raise
         except RuntimeError as error:
             raise DistributedError(
                 f"rank {launch.rank} has not met all of the {launch.world_size} processes at "
-                f"{launch.address}:{launch.port} within {self.timeout:.0f} s: has one not been started, or can it not "
-                f"reach that address? ({error})"
+                f"{launch.address}:{launch.port} within {self.timeout:.0f} s; missing: {missing}. Has one not been "
+                f"started, or can it not reach that address? ({error})"
             ) from error
-        # from here on, how long to wait is decided by who shows life, of which gloo's own limit knows nothing
-        distributed.distributed_c10d._set_pg_timeout(timedelta(days=7))
+        return store
+
+    def _try_connection(self, store: Any) -> str | None:
+        """Connect each process with each; what went wrong, here or elsewhere, or None."""
+        limit, error = timedelta(seconds=CONNECT_WITHIN), ""
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        try:
+            distributed.init_process_group(
+                backend, store=store, rank=self.rank, world_size=self.world_size, timeout=limit
+            )
+        except RuntimeError as failure:
+            error = str(failure) or type(failure).__name__
+        keys = [f"proximo/error/{rank}" for rank in range(self.world_size)]
+        store.set(keys[self.rank], error)
+        store.wait(keys, 10 * limit)
+        error = next(filter(None, (store.get(key).decode() for key in keys)), "")
+        if error and distributed.is_initialized():
+            distributed.destroy_process_group()
+        return error or None
 
     # -- exchanges
 

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from trainings import environments, make_model, outcome
 
-from proximo import PPO
+from proximo import PPO, distributed
 from proximo.analysis.evaluation import evaluate_policy
 from proximo.distributed import Group, join
 from proximo.envs import make_vec_env
 from proximo.envs.vector.vec_env import VecEnv
+from proximo.errors import DistributedError
 from proximo.training.callbacks import BaseCallback, CheckpointCallback, EvalCallback
 
 
@@ -143,3 +145,27 @@ class Failing(BaseCallback):
 
 def fail_on_one_rank(kind: str) -> None:
     make_model("discrete", 4).learn(100_000, callback=Failing(kind))
+
+
+def connect_at_the_second_try() -> dict[str, Any]:
+    """The processes look for each other in different places at first, and wait until gloo's time is over."""
+    distributed.CONNECT_WITHIN = 0.2
+    connect, tries = torch.distributed.init_process_group, []
+
+    def lose_the_first(*words: Any, store: Any, **named: Any) -> None:
+        tries.append(store)
+        if len(tries) == 1:
+            store = torch.distributed.PrefixStore(f"rank {own_rank()}", store)
+        connect(*words, store=store, **named)
+
+    torch.distributed.init_process_group = lose_the_first
+    group = group_here()
+    return {"tries": len(tries), "sum": group.sums(np.array([1.0 + group.rank]), "a test")}
+
+
+def meet_too_few() -> str:
+    """Of three processes, the last one is never started."""
+    os.environ.update(WORLD_SIZE="3", PROXIMO_TIMEOUT="1")
+    with pytest.raises(DistributedError) as raised:
+        join()
+    return str(raised.value)

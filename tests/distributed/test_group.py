@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from group_functions import callbacks_and_files, exchange_everything, fail_on_one_rank
+from group_functions import (
+    callbacks_and_files,
+    connect_at_the_second_try,
+    exchange_everything,
+    fail_on_one_rank,
+    meet_too_few,
+)
 from launching import Launched, launch
 from trainings import make_model, outcome
 
@@ -24,6 +30,18 @@ def test_exchanges(tmp_path):
         assert found["first"] == "of rank 0"
         assert found["highest"] == [1.0, 1.0]
         assert found["counted"] == (9, True)  # each one message, but for the large one's two
+
+
+def test_a_connection_that_is_lost_is_made_again(tmp_path):
+    for found in launch(connect_at_the_second_try, folder=tmp_path):
+        assert found["tries"] == 2
+        np.testing.assert_array_equal(found["sum"], [3.0])
+
+
+def test_a_process_that_never_starts_is_missed(tmp_path):
+    for rank, error in enumerate(launch(meet_too_few, folder=tmp_path)):
+        assert f"rank {rank} has not met all of the 3 processes" in error
+        assert "within 1 s" in error
 
 
 @pytest.mark.parametrize(
