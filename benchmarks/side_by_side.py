@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,7 @@ def make_model(name: str) -> Any:
     return PPO("MlpPolicy", env, n_steps=512, batch_size=64, seed=0, device="cpu", backend="torch")
 
 
-def be_worker(name: str, core: int | None) -> None:
-    if core is not None:
-        os.sched_setaffinity(0, {core})
+def be_worker(name: str) -> None:
     model = make_model(name)
     model.learn(1)
     print(READY, flush=True)
@@ -55,8 +54,9 @@ def measure(name: str, cores: list[int | None]) -> list[float]:
     command = [sys.executable, "-m", "benchmarks.side_by_side", "--worker", name]
     trainings = [
         subprocess.Popen(
-            [*command, *([] if core is None else ["--core", str(core)])],
+            command,
             env=variables,
+            preexec_fn=None if core is None else partial(os.sched_setaffinity, 0, {core}),  # before PyTorch counts them
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -80,12 +80,11 @@ def measure(name: str, cores: list[int | None]) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worker", choices=list(STEPS))
-    parser.add_argument("--core", type=int)
     parser.add_argument("--turns", type=int, default=2, help="of one alone and two at once, in alternation")
     parser.add_argument("--results", type=Path, default=RESULTS)
     words = parser.parse_args()
     if words.worker:
-        be_worker(words.worker, words.core)
+        be_worker(words.worker)
         return
     console = Console()
     first = min(os.sched_getaffinity(0))
