@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -35,6 +36,7 @@ DEFAULT_TIMEOUT = 600.0  # seconds without a sign of life
 CHECK_EVERY = 1.0  # seconds between two looks at the others
 SMALL = 1024  # bytes of a message that needs no second round
 FAILURE = "proximo/failure"
+START = "proximo/start"
 
 
 class Launch(NamedTuple):
@@ -156,8 +158,15 @@ class Group:
             MASTER_PORT=str(launch.port),
         )
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        limit = timedelta(seconds=self.timeout)
         try:
-            distributed.init_process_group(backend, timeout=timedelta(seconds=self.timeout))
+            store, _, _ = next(iter(distributed.rendezvous("env://", launch.rank, launch.world_size, timeout=limit)))
+            store = distributed.PrefixStore(self._agree_on_start(store), store)
+            distributed.init_process_group(
+                backend, store=store, rank=launch.rank, world_size=launch.world_size, timeout=limit
+            )
+        except DistributedError:
+            raise
         except RuntimeError as error:
             raise DistributedError(
                 f"rank {launch.rank} has not met all of the {launch.world_size} processes at "
@@ -166,6 +175,32 @@ class Group:
             ) from error
         # from here on, how long to wait is decided by who shows life, of which gloo's own limit knows nothing
         distributed.distributed_c10d._set_pg_timeout(timedelta(days=7))
+
+    def _agree_on_start(self, store: Any) -> str:
+        """A name for this start of the processes, the same for all of them, and for no other start.
+
+        torchrun has one store for all its restarts: what ended processes wrote there must not be taken for the words
+        of those that follow them. So rank 0 answers what each process says now, until each has seen its answer.
+        """
+        own, others = uuid.uuid4().hex, range(1, self.world_size)
+        store.set(f"{START}/{self.rank}", own)
+        missing, deadline = [0], time.monotonic() + self.timeout
+        while time.monotonic() < deadline:
+            if self.rank == 0:
+                store.set(START, json.dumps([own, [_read(store, f"{START}/{rank}") for rank in others]]))
+                missing = [rank for rank in others if _read(store, f"{START}/{rank}/met") != own]
+                if not missing:
+                    return own
+            else:
+                name, heard = json.loads(_read(store, START) or '["", []]')
+                if own in heard:
+                    store.set(f"{START}/{self.rank}/met", name)
+                    return str(name)
+            time.sleep(0.02)
+        raise DistributedError(
+            f"rank {self.rank} has waited {self.timeout:.0f} s for rank {', '.join(map(str, missing))} of "
+            f"{self.world_size} to start: look at that process, or its machine; {TIMEOUT_VARIABLE} sets the time"
+        )
 
     # -- exchanges
 
@@ -378,6 +413,10 @@ class Group:
     def _abandon(self) -> None:
         """An exchange is left unfinished: its thread would keep this process from ending."""
         atexit.register(_leave)
+
+
+def _read(store: Any, key: str) -> str | None:
+    return store.get(key).decode() if store.check([key]) else None
 
 
 def _opening(data: Array) -> Array:
