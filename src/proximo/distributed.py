@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -37,6 +38,7 @@ CONNECT_WITHIN = 10.0  # seconds, once all processes are there; gloo waits for f
 CONNECTION_TRIES = 4
 SMALL = 1024  # bytes of a message that needs no second round
 FAILURE = "proximo/failure"
+START = "proximo/start"
 
 
 class Launch(NamedTuple):
@@ -173,25 +175,17 @@ class Group:
         distributed.distributed_c10d._set_pg_timeout(timedelta(days=7))
 
     def _come_together(self, launch: Launch) -> Any:
-        """Wait until every process has reached the store that rank 0, or torchrun, keeps."""
+        """Wait for all processes at the store that rank 0, or torchrun, keeps; their own part of it."""
         limit = timedelta(seconds=self.timeout)
-        arrivals = [f"proximo/arrived/{rank}" for rank in range(launch.world_size)]
-        missing = "some of them"
         try:
-            store, _, _ = next(distributed.rendezvous("env://", timeout=limit))
-            store.set(arrivals[launch.rank], "")
-            try:
-                store.wait(arrivals, limit)
-            except RuntimeError:
-                missing = ", ".join(f"rank {rank}" for rank, key in enumerate(arrivals) if not store.check([key]))
-                raise
+            store, _, _ = next(iter(distributed.rendezvous("env://", launch.rank, launch.world_size, timeout=limit)))
         except RuntimeError as error:
             raise DistributedError(
                 f"rank {launch.rank} has not met all of the {launch.world_size} processes at "
-                f"{launch.address}:{launch.port} within {self.timeout:.0f} s; missing: {missing}. Has one not been "
-                f"started, or can it not reach that address? ({error})"
+                f"{launch.address}:{launch.port} within {self.timeout:.0f} s: has one not been started, or can it not "
+                f"reach that address? ({error})"
             ) from error
-        return store
+        return distributed.PrefixStore(self._agree_on_start(store), store)
 
     def _try_connection(self, store: Any) -> str | None:
         """Connect each process with each; what went wrong, here or elsewhere, or None."""
@@ -210,6 +204,32 @@ class Group:
         if error and distributed.is_initialized():
             distributed.destroy_process_group()
         return error or None
+
+    def _agree_on_start(self, store: Any) -> str:
+        """A name for this start of the processes, the same for all of them, and for no other start.
+
+        torchrun has one store for all its restarts: what ended processes wrote there must not be taken for the words
+        of those that follow them. So rank 0 answers what each process says now, until each has seen its answer.
+        """
+        own, others = uuid.uuid4().hex, range(1, self.world_size)
+        store.set(f"{START}/{self.rank}", own)
+        missing, deadline = [0], time.monotonic() + self.timeout
+        while time.monotonic() < deadline:
+            if self.rank == 0:
+                store.set(START, json.dumps([own, [_read(store, f"{START}/{rank}") for rank in others]]))
+                missing = [rank for rank in others if _read(store, f"{START}/{rank}/met") != own]
+                if not missing:
+                    return own
+            else:
+                name, heard = json.loads(_read(store, START) or '["", []]')
+                if own in heard:
+                    store.set(f"{START}/{self.rank}/met", name)
+                    return str(name)
+            time.sleep(0.02)
+        raise DistributedError(
+            f"rank {self.rank} has waited {self.timeout:.0f} s for rank {', '.join(map(str, missing))} of "
+            f"{self.world_size} to start: look at that process, or its machine; {TIMEOUT_VARIABLE} sets the time"
+        )
 
     # -- exchanges
 
@@ -422,6 +442,10 @@ class Group:
     def _abandon(self) -> None:
         """An exchange is left unfinished: its thread would keep this process from ending."""
         atexit.register(_leave)
+
+
+def _read(store: Any, key: str) -> str | None:
+    return store.get(key).decode() if store.check([key]) else None
 
 
 def _opening(data: Array) -> Array:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proximo.cli.launching import interrupted_run, number_of_processes
+from proximo.cli.launching import interrupted_run, is_restarted, number_of_processes
 from proximo.files.archive import read_archive
 
 TRAIN = ["CartPole-v1", "--preset", "none", "--envs", "4", "--seed", "1", "--n-steps", "64", "--batch-size", "64"]
@@ -126,6 +126,8 @@ def test_how_many_processes():
 
 def test_a_first_start_finds_no_interrupted_run(alone, monkeypatch):
     assert interrupted_run(alone.parent) is None
+    assert not is_restarted()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert is_restarted()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another launch")
     assert interrupted_run(alone.parent) is None

@@ -33,7 +33,7 @@ def multiplications_per_row(network: nn.Module) -> float:
 
 
 def default_numbers() -> set[int]:
-    """What PyTorch's number of threads may be where nobody has set it; it was chosen before a later binding to cores."""
+    """What PyTorch's number of threads may be where nobody has set it; it may be older than a binding to cores."""
     return {os.cpu_count() or 1, bound_cores(), physical_cores(), usable_cores()}
 
 
