@@ -141,7 +141,8 @@ class Group:
         store: Any = distributed.distributed_c10d._get_default_store()
         self._store, watched = store.clone(), store.clone()  # each thread has a connection of its own
         self._publish(self._store)
-        self._ended = threading.Event()
+        self._looks = 0  # at whether another process has failed
+        self._ended, self._wanted = False, threading.Event()  # a look at the others, before its time
         self._watch = threading.Thread(target=self._watch_others, args=(watched,), name="proximo-group", daemon=True)
         self._watch.start()
         atexit.register(self._end_watch)
@@ -316,20 +317,24 @@ class Group:
                     rank, text = json.loads(store.get(FAILURE))
                     if rank != self.rank:
                         self._failure = f"rank {rank} failed, so this rank {self.rank} ends too:\n{text}"
+                self._looks += 1
                 if self._waiting:
                     texts = store.multi_get([f"proximo/status/{rank}" for rank in others])
                     for rank, text in zip(others, texts, strict=True):
                         status = Status(*json.loads(text))
                         if rank not in self._heard or self._heard[rank][0] != status:
                             self._heard[rank] = (status, time.monotonic())
-                if self._ended.wait(CHECK_EVERY):
+                self._wanted.wait(CHECK_EVERY)
+                self._wanted.clear()
+                if self._ended:
                     return
         except RuntimeError:  # rank 0, or the agent that keeps the store, has gone: an exchange will say so
             return
 
     def _end_watch(self) -> None:
         """Python ends threads that are left at its exit in the middle of the store's C++ code, which aborts."""
-        self._ended.set()
+        self._ended = True
+        self._wanted.set()
         self._watch.join(3 * CHECK_EVERY)
 
     def _wait(self, work: Any, what: str) -> None:
@@ -365,10 +370,11 @@ class Group:
                 )
 
     def _raise_lost(self, what: str, error: RuntimeError) -> None:
-        """Say why a connection was lost: by the other's own words, if they arrive within a few seconds."""
-        deadline = time.monotonic() + 3 * CHECK_EVERY
-        while self._failure is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        """Say why a connection was lost: by the other's own words, which it wrote before it ended, if it could."""
+        deadline, enough = time.monotonic() + 3 * CHECK_EVERY, self._looks + 2  # one may be under way
+        while self._failure is None and self._looks < enough and time.monotonic() < deadline:
+            self._wanted.set()
+            time.sleep(0.02)
         self._abandon()
         if self._failure is not None:
             raise DistributedError(self._failure) from None
