@@ -25,6 +25,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, distributed
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from proximo.data import Array, Share
 from proximo.errors import DistributedError
@@ -161,8 +163,8 @@ class Group:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         limit = timedelta(seconds=self.timeout)
         try:
-            store, _, _ = next(iter(distributed.rendezvous("env://", launch.rank, launch.world_size, timeout=limit)))
-            store = distributed.PrefixStore(self._agree_on_start(store), store)
+            store, _, _ = next(rendezvous("env://", launch.rank, launch.world_size, timeout=limit))
+            store = PrefixStore(self._agree_on_start(store), store)
             distributed.init_process_group(
                 backend, store=store, rank=launch.rank, world_size=launch.world_size, timeout=limit
             )
