@@ -25,6 +25,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, distributed
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from proximo.data import Array, Share
 from proximo.errors import DistributedError
@@ -34,8 +36,6 @@ Value = TypeVar("Value")
 TIMEOUT_VARIABLE = "PROXIMO_TIMEOUT"
 DEFAULT_TIMEOUT = 600.0  # seconds without a sign of life
 CHECK_EVERY = 1.0  # seconds between two looks at the others
-CONNECT_WITHIN = 10.0  # seconds, once all processes are there; gloo waits for five times as long
-CONNECTION_TRIES = 4
 SMALL = 1024  # bytes of a message that needs no second round
 FAILURE = "proximo/failure"
 START = "proximo/start"
@@ -143,7 +143,8 @@ class Group:
         store: Any = distributed.distributed_c10d._get_default_store()
         self._store, watched = store.clone(), store.clone()  # each thread has a connection of its own
         self._publish(self._store)
-        self._ended = threading.Event()
+        self._looks = 0  # at whether another process has failed
+        self._ended, self._wanted = False, threading.Event()  # a look at the others, before its time
         self._watch = threading.Thread(target=self._watch_others, args=(watched,), name="proximo-group", daemon=True)
         self._watch.start()
         atexit.register(self._end_watch)
@@ -159,51 +160,28 @@ class Group:
             MASTER_ADDR=launch.address,
             MASTER_PORT=str(launch.port),
         )
-        store = self._come_together(launch)
-        # now and then, gloo loses a connection while it is made, and both sides wait for the other
-        for number in range(CONNECTION_TRIES):
-            error = self._try_connection(distributed.PrefixStore(f"proximo/connection/{number}", store))
-            if error is None:
-                break
-        else:
-            raise DistributedError(
-                f"rank {launch.rank} met all of the {launch.world_size} processes at {launch.address}:{launch.port}, "
-                f"but was not connected to all of them in {CONNECTION_TRIES} tries: can they reach each other on any "
-                f"port, through the interface that GLOO_SOCKET_IFNAME names? ({error})"
-            )
-        # from here on, how long to wait is decided by who shows life, of which gloo's own limit knows nothing
-        distributed.distributed_c10d._set_pg_timeout(timedelta(days=7))
-
-    def _come_together(self, launch: Launch) -> Any:
-        """Wait for all processes at the store that rank 0, or torchrun, keeps; their own part of it."""
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         limit = timedelta(seconds=self.timeout)
         try:
-            store, _, _ = next(iter(distributed.rendezvous("env://", launch.rank, launch.world_size, timeout=limit)))
+            store, _, _ = next(rendezvous("env://", launch.rank, launch.world_size, timeout=limit))
+            store = PrefixStore(self._agree_on_start(store), store)
+            distributed.init_process_group(
+                backend,
+                store=store,
+                rank=launch.rank,
+                world_size=launch.world_size,
+                timeout=limit / 5,  # gloo waits for a connection five times as long as it is told
+            )
+        except DistributedError:
+            raise
         except RuntimeError as error:
             raise DistributedError(
                 f"rank {launch.rank} has not met all of the {launch.world_size} processes at "
                 f"{launch.address}:{launch.port} within {self.timeout:.0f} s: has one not been started, or can it not "
                 f"reach that address? ({error})"
             ) from error
-        return distributed.PrefixStore(self._agree_on_start(store), store)
-
-    def _try_connection(self, store: Any) -> str | None:
-        """Connect each process with each; what went wrong, here or elsewhere, or None."""
-        limit, error = timedelta(seconds=CONNECT_WITHIN), ""
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        try:
-            distributed.init_process_group(
-                backend, store=store, rank=self.rank, world_size=self.world_size, timeout=limit
-            )
-        except RuntimeError as failure:
-            error = str(failure) or type(failure).__name__
-        keys = [f"proximo/error/{rank}" for rank in range(self.world_size)]
-        store.set(keys[self.rank], error)
-        store.wait(keys, 10 * limit)
-        error = next(filter(None, (store.get(key).decode() for key in keys)), "")
-        if error and distributed.is_initialized():
-            distributed.destroy_process_group()
-        return error or None
+        # from here on, how long to wait is decided by who shows life, of which gloo's own limit knows nothing
+        distributed.distributed_c10d._set_pg_timeout(timedelta(days=7))
 
     def _agree_on_start(self, store: Any) -> str:
         """A name for this start of the processes, the same for all of them, and for no other start.
@@ -345,20 +323,24 @@ class Group:
                     rank, text = json.loads(store.get(FAILURE))
                     if rank != self.rank:
                         self._failure = f"rank {rank} failed, so this rank {self.rank} ends too:\n{text}"
+                self._looks += 1
                 if self._waiting:
                     texts = store.multi_get([f"proximo/status/{rank}" for rank in others])
                     for rank, text in zip(others, texts, strict=True):
                         status = Status(*json.loads(text))
                         if rank not in self._heard or self._heard[rank][0] != status:
                             self._heard[rank] = (status, time.monotonic())
-                if self._ended.wait(CHECK_EVERY):
+                self._wanted.wait(CHECK_EVERY)
+                self._wanted.clear()
+                if self._ended:
                     return
         except RuntimeError:  # rank 0, or the agent that keeps the store, has gone: an exchange will say so
             return
 
     def _end_watch(self) -> None:
         """Python ends threads that are left at its exit in the middle of the store's C++ code, which aborts."""
-        self._ended.set()
+        self._ended = True
+        self._wanted.set()
         self._watch.join(3 * CHECK_EVERY)
 
     def _wait(self, work: Any, what: str) -> None:
@@ -394,10 +376,11 @@ class Group:
                 )
 
     def _raise_lost(self, what: str, error: RuntimeError) -> None:
-        """Say why a connection was lost: by the other's own words, if they arrive within a few seconds."""
-        deadline = time.monotonic() + 3 * CHECK_EVERY
-        while self._failure is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        """Say why a connection was lost: by the other's own words, which it wrote before it ended, if it could."""
+        deadline, enough = time.monotonic() + 3 * CHECK_EVERY, self._looks + 2  # one may be under way
+        while self._failure is None and self._looks < enough and time.monotonic() < deadline:
+            self._wanted.set()
+            time.sleep(0.02)
         self._abandon()
         if self._failure is not None:
             raise DistributedError(self._failure) from None

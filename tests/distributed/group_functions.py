@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.distributed import PrefixStore
 from trainings import environments, make_model, outcome
 
 from proximo import PPO, distributed
@@ -147,20 +148,13 @@ def fail_on_one_rank(kind: str) -> None:
     make_model("discrete", 4).learn(100_000, callback=Failing(kind))
 
 
-def connect_at_the_second_try() -> dict[str, Any]:
-    """The processes look for each other in different places at first, and wait until gloo's time is over."""
-    distributed.CONNECT_WITHIN = 0.2
-    connect, tries = torch.distributed.init_process_group, []
-
-    def lose_the_first(*words: Any, store: Any, **named: Any) -> None:
-        tries.append(store)
-        if len(tries) == 1:
-            store = torch.distributed.PrefixStore(f"rank {own_rank()}", store)
-        connect(*words, store=store, **named)
-
-    torch.distributed.init_process_group = lose_the_first
-    group = group_here()
-    return {"tries": len(tries), "sum": group.sums(np.array([1.0 + group.rank]), "a test")}
+def fail_to_connect() -> str:
+    """The processes look for each other in different places, as if no connection between them came about."""
+    os.environ["PROXIMO_TIMEOUT"] = "2"
+    distributed.PrefixStore = lambda name, store: PrefixStore(f"{name}/{own_rank()}", store)
+    with pytest.raises(DistributedError) as raised:
+        join()
+    return str(raised.value)
 
 
 def meet_too_few() -> str:
