@@ -15,6 +15,7 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+collect_ignore_glob = ["*conftest.py"]  # they hold no doctests, and modules of one name cannot be collected together
 # times vary with the machine: no test asserts one
 settings.register_profile("proximo", deadline=None)
 settings.load_profile("proximo")

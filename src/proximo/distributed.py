@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,6 +25,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, distributed
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from proximo.data import Array, Share
 from proximo.errors import DistributedError
@@ -35,6 +38,7 @@ DEFAULT_TIMEOUT = 600.0  # seconds without a sign of life
 CHECK_EVERY = 1.0  # seconds between two looks at the others
 SMALL = 1024  # bytes of a message that needs no second round
 FAILURE = "proximo/failure"
+START = "proximo/start"
 
 
 class Launch(NamedTuple):
@@ -139,7 +143,8 @@ class Group:
         store: Any = distributed.distributed_c10d._get_default_store()
         self._store, watched = store.clone(), store.clone()  # each thread has a connection of its own
         self._publish(self._store)
-        self._ended = threading.Event()
+        self._looks = 0  # at whether another process has failed
+        self._ended, self._wanted = False, threading.Event()  # a look at the others, before its time
         self._watch = threading.Thread(target=self._watch_others, args=(watched,), name="proximo-group", daemon=True)
         self._watch.start()
         atexit.register(self._end_watch)
@@ -156,8 +161,19 @@ class Group:
             MASTER_PORT=str(launch.port),
         )
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        limit = timedelta(seconds=self.timeout)
         try:
-            distributed.init_process_group(backend, timeout=timedelta(seconds=self.timeout))
+            store, _, _ = next(rendezvous("env://", launch.rank, launch.world_size, timeout=limit))
+            store = PrefixStore(self._agree_on_start(store), store)
+            distributed.init_process_group(
+                backend,
+                store=store,
+                rank=launch.rank,
+                world_size=launch.world_size,
+                timeout=limit / 5,  # gloo waits for a connection five times as long as it is told
+            )
+        except DistributedError:
+            raise
         except RuntimeError as error:
             raise DistributedError(
                 f"rank {launch.rank} has not found all of the {launch.world_size} processes at "
@@ -166,6 +182,32 @@ class Group:
             ) from error
         # from here on, how long to wait is decided by who shows life, of which gloo's own limit knows nothing
         distributed.distributed_c10d._set_pg_timeout(timedelta(days=7))
+
+    def _agree_on_start(self, store: Any) -> str:
+        """A name for this start of the processes, the same for all of them, and for no other start.
+
+        torchrun has one store for all its restarts: what ended processes wrote there must not be taken for the words
+        of those that follow them. So rank 0 answers what each process says now, until each has seen its answer.
+        """
+        own, others = uuid.uuid4().hex, range(1, self.world_size)
+        store.set(f"{START}/{self.rank}", own)
+        missing, deadline = [0], time.monotonic() + self.timeout
+        while time.monotonic() < deadline:
+            if self.rank == 0:
+                store.set(START, json.dumps([own, [_read(store, f"{START}/{rank}") for rank in others]]))
+                missing = [rank for rank in others if _read(store, f"{START}/{rank}/met") != own]
+                if not missing:
+                    return own
+            else:
+                name, heard = json.loads(_read(store, START) or '["", []]')
+                if own in heard:
+                    store.set(f"{START}/{self.rank}/met", name)
+                    return str(name)
+            time.sleep(0.02)
+        raise DistributedError(
+            f"rank {self.rank} has waited {self.timeout:.0f} s for rank {', '.join(map(str, missing))} of "
+            f"{self.world_size} to start: look at that process, or its machine; {TIMEOUT_VARIABLE} sets the time"
+        )
 
     # -- exchanges
 
@@ -281,20 +323,24 @@ class Group:
                     rank, text = json.loads(store.get(FAILURE))
                     if rank != self.rank:
                         self._failure = f"rank {rank} failed, so this rank {self.rank} ends too:\n{text}"
+                self._looks += 1
                 if self._waiting:
                     texts = store.multi_get([f"proximo/status/{rank}" for rank in others])
                     for rank, text in zip(others, texts, strict=True):
                         status = Status(*json.loads(text))
                         if rank not in self._heard or self._heard[rank][0] != status:
                             self._heard[rank] = (status, time.monotonic())
-                if self._ended.wait(CHECK_EVERY):
+                self._wanted.wait(CHECK_EVERY)
+                self._wanted.clear()
+                if self._ended:
                     return
         except RuntimeError:  # rank 0, or the agent that keeps the store, has gone: an exchange will say so
             return
 
     def _end_watch(self) -> None:
         """Python ends threads that are left at its exit in the middle of the store's C++ code, which aborts."""
-        self._ended.set()
+        self._ended = True
+        self._wanted.set()
         self._watch.join(3 * CHECK_EVERY)
 
     def _wait(self, work: Any, what: str) -> None:
@@ -330,10 +376,11 @@ class Group:
                 )
 
     def _raise_lost(self, what: str, error: RuntimeError) -> None:
-        """Say why a connection was lost: by the other's own words, if they arrive within a few seconds."""
-        deadline = time.monotonic() + 3 * CHECK_EVERY
-        while self._failure is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        """Say why a connection was lost: by the other's own words, which it wrote before it ended, if it could."""
+        deadline, enough = time.monotonic() + 3 * CHECK_EVERY, self._looks + 2  # one may be under way
+        while self._failure is None and self._looks < enough and time.monotonic() < deadline:
+            self._wanted.set()
+            time.sleep(0.02)
         self._abandon()
         if self._failure is not None:
             raise DistributedError(self._failure) from None
@@ -378,6 +425,10 @@ class Group:
     def _abandon(self) -> None:
         """An exchange is left unfinished: its thread would keep this process from ending."""
         atexit.register(_leave)
+
+
+def _read(store: Any, key: str) -> str | None:
+    return store.get(key).decode() if store.check([key]) else None
 
 
 def _opening(data: Array) -> Array:

@@ -186,9 +186,10 @@ def test_processes_share_what_their_parent_was_given(monkeypatch: pytest.MonkeyP
     assert shared_out(4) == {"PROXIMO_CORES": "1"}
 
 
-def test_a_fresh_process_has_a_default_that_is_known() -> None:
-    """Otherwise PyTorch's own number would be taken for the user's."""
-    code = "import torch\nfrom proximo.backends.threads import default_numbers\n"
+@pytest.mark.parametrize("bound", ["", "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"])
+def test_a_fresh_process_has_a_default_that_is_known(bound: str) -> None:
+    """Otherwise PyTorch's own number would be taken for the user's, and be too many for fewer cores."""
+    code = f"import os, torch\n{bound}\nfrom proximo.backends.threads import default_numbers\n"
     code += "print(torch.get_num_threads() in default_numbers())"
     variables = {name: value for name, value in os.environ.items() if name not in THREADS_VARIABLES}
     found = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+from torch.distributed import PrefixStore
 from trainings import environments, make_model, outcome
 
-from proximo import PPO
+from proximo import PPO, distributed
 from proximo.analysis.evaluation import evaluate_policy
 from proximo.distributed import Group, join
 from proximo.envs import make_vec_env
 from proximo.envs.vector.vec_env import VecEnv
+from proximo.errors import DistributedError
 from proximo.training.callbacks import BaseCallback, CheckpointCallback, EvalCallback
 
 
@@ -143,3 +146,20 @@ class Failing(BaseCallback):
 
 def fail_on_one_rank(kind: str) -> None:
     make_model("discrete", 4).learn(100_000, callback=Failing(kind))
+
+
+def fail_to_connect() -> str:
+    """The processes look for each other in different places, as if no connection between them came about."""
+    os.environ["PROXIMO_TIMEOUT"] = "2"
+    distributed.PrefixStore = lambda name, store: PrefixStore(f"{name}/{own_rank()}", store)
+    with pytest.raises(DistributedError) as raised:
+        join()
+    return str(raised.value)
+
+
+def meet_too_few() -> str:
+    """Of three processes, the last one is never started."""
+    os.environ.update(WORLD_SIZE="3", PROXIMO_TIMEOUT="1")
+    with pytest.raises(DistributedError) as raised:
+        join()
+    return str(raised.value)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
-from group_functions import callbacks_and_files, exchange_everything, fail_on_one_rank
+from group_functions import (
+    callbacks_and_files,
+    exchange_everything,
+    fail_on_one_rank,
+    fail_to_connect,
+    meet_too_few,
+)
 from launching import Launched, launch
+from torch.distributed import HashStore
 from trainings import make_model, outcome
 
 from proximo.data import Share
-from proximo.distributed import launch_of
+from proximo.distributed import Group, launch_of
+from proximo.errors import DistributedError
 
 
 def test_exchanges(tmp_path):
@@ -26,6 +37,18 @@ def test_exchanges(tmp_path):
         assert found["counted"] == (9, True)  # each one message, but for the large one's two
 
 
+def test_processes_that_cannot_be_connected_end_in_time(tmp_path):
+    for rank, error in enumerate(launch(fail_to_connect, folder=tmp_path)):
+        assert f"rank {rank} has not met all of the 2 processes" in error
+
+
+def test_a_process_that_never_starts_is_missed(tmp_path):
+    first, second = launch(meet_too_few, folder=tmp_path)
+    assert "rank 0 has not met all of the 3 processes" in first
+    assert "within 1 s" in first
+    assert "rank 1 has waited 1 s for rank 0 of 3 to start" in second
+
+
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
@@ -37,6 +60,26 @@ def test_exchanges(tmp_path):
 )
 def test_who_is_launched(variables, expected):
     assert launch_of(variables) == expected
+
+
+def agree(store: HashStore, rank: int, timeout: float = 60.0) -> str:
+    group = Group.__new__(Group)  # of which nobody else is needed
+    group.rank, group.world_size, group.timeout = rank, 2, timeout
+    return group._agree_on_start(store)
+
+
+def test_a_new_start_is_told_from_those_before_it_in_the_same_store():
+    store, names = HashStore(), []
+    with ThreadPoolExecutor(1) as second:
+        for _ in range(3):  # rank 0 finds what an ended rank 1 left there
+            answer = second.submit(lambda: (time.sleep(0.1), agree(store, 1))[1])
+            names.append(agree(store, 0))
+            assert answer.result() == names[-1]
+    assert len(set(names)) == 3
+    with pytest.raises(DistributedError, match="rank 0 has waited 0 s for rank 1 of 2 to start"):
+        agree(store, 0, timeout=0.1)
+    with pytest.raises(DistributedError, match="rank 1 has waited 0 s for rank 0 of 2 to start"):
+        agree(store, 1, timeout=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,8 @@ def exported(name: str, path: Path) -> None:
     case = CASES[name]
     model = case.make()
     report = model.export(path, **case.export)
-    assert report.largest_difference <= 1e-5
+    # a difference of rounding may tip an action of half precision over to its neighbour
+    assert report.largest_difference <= (np.finfo(np.float16).eps if name.startswith("box16") else 1e-5)
     assert path.stat().st_size == report.size
 
 

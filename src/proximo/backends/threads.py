@@ -6,6 +6,7 @@ beside each other then take each other's cores, and run at a quarter of their sp
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,8 +33,8 @@ def multiplications_per_row(network: nn.Module) -> float:
 
 
 def default_numbers() -> set[int]:
-    """What PyTorch's number of threads may be where nobody has set it."""
-    return {bound_cores(), physical_cores(), usable_cores()}
+    """What PyTorch's number of threads may be where nobody has set it; it may be older than a binding to cores."""
+    return {os.cpu_count() or 1, bound_cores(), physical_cores(), usable_cores()}
 
 
 class TorchThreads:

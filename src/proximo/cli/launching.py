@@ -12,6 +12,7 @@ from typing import Literal
 
 from proximo.cli.runs import Run
 from proximo.cores import shared_out, usable_cores
+from proximo.distributed import join
 from proximo.training.run_folder import RunFolderError
 
 
@@ -61,9 +62,19 @@ def launch_name() -> str | None:
     return f"{socket.gethostname()}-{os.getppid()}" if name == "none" else name
 
 
+def is_restarted() -> bool:
+    """Whether torchrun has started these processes again; all of them must ask.
+
+    On several machines not every agent counts a restart: one that hears of another's failure first does not.
+    """
+    count = float(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+    group = join()
+    return count > 0 if group is None else group.highest([count], "the start of the training")[0] > 0
+
+
 def interrupted_run(folder: Path) -> Run | None:
-    """The run that this launch trained before its processes were started again, if they were."""
-    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) == 0 or not folder.is_dir():
+    """The run that this launch trained before its processes were started again."""
+    if launch_name() is None or not folder.is_dir():
         return None
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True):
         try:

@@ -39,7 +39,7 @@ from proximo.cli.console import (
 from proximo.cli.during import EVALUATION_SEED, Pause, PeriodicEvaluation, PeriodicFilms
 from proximo.cli.extension import extended, init_from, total_steps
 from proximo.cli.failures import keep_traceback, raised_in_environment
-from proximo.cli.launching import interrupted_run
+from proximo.cli.launching import interrupted_run, is_restarted
 from proximo.cli.playing import FILM_SECONDS, check_filming, evaluate_run, evaluation_table, film_run
 from proximo.cli.plot import draw_curve
 from proximo.cli.runs import Run, RunConfig
@@ -77,7 +77,7 @@ def train(arguments: Train, config: RunConfig) -> int:
     All processes of a group do this; only the first has the folder, writes and prints.
     """
     output().quiet = not is_first()
-    if (interrupted := from_first(lambda: interrupted_run(arguments.runs_dir))) is not None:
+    if is_restarted() and (interrupted := from_first(lambda: interrupted_run(arguments.runs_dir))) is not None:
         folder = CheckpointFolder(interrupted.folder.checkpoints)
         if from_first(lambda: bool(folder.all())):
             as_it_was = {"workers": interrupted.config.session.get("workers", arguments.workers)}

@@ -19,8 +19,10 @@ from proximo.zoo.environments import steps_by_itself
 if TYPE_CHECKING:
     from proximo.cli.runs import RunConfig
 
-MESSAGE_SECONDS = 150e-6  # of a step that goes to worker processes and back, beyond the environments' own
-START_SECONDS = 5.0  # of starting them
+# measured with CartPole-v1 on two busy cores: a step that goes to workers and back takes 65 µs (2 environments)
+# to 195 µs (16) beyond the environments' own time; starting the first of them takes 3.5 s, more on a cold disk
+MESSAGE_SECONDS = 150e-6
+START_SECONDS = 5.0
 WORTH = 1.3  # times as fast, or it is not worth the processes
 WARM_UP, STEPS, SECONDS = 5, 100, 0.2  # a timing ends after so many steps, or that time
 
