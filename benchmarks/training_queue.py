@@ -299,8 +299,8 @@ class Page:
 
 ![learning curves, the mean over seeds between the lowest and the highest]({self.name}.png)
 
-`python -m benchmarks.{self.name}` repeats it; each file in [{self.name}/]({self.name}) holds the `proximo train` command
-of its run. Made on: {made_on(results)}.
+`python -m benchmarks.{self.name}` repeats it; each file in [{self.name}/]({self.name}) holds the `proximo train`
+command of its run. Made on: {made_on(results)}.
 """)
 
     def plot(self, results: list[dict[str, Any]]) -> None:
