@@ -1,7 +1,7 @@
 """A queue of long trainings that can be stopped and goes on: one file per finished run, table and curves of those.
 
 Each training is the ``proximo train`` that a user would type, in a process of its own; an interrupted one goes on from
-its latest checkpoint. ``benchmarks.pybullet`` and ``benchmarks.minatar`` say what is in the queue.
+its latest checkpoint. ``benchmarks.pybullet`` and ``benchmarks.minatar`` say what is trained and what the page tells.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import subprocess
 import sys
 import time
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from rich.console import Console
@@ -26,6 +29,7 @@ from rich.live import Live
 from rich.table import Table
 
 from benchmarks.machine import describe_machine
+from benchmarks.run import RESULTS, as_markdown, show
 from proximo.cli.flags import seed_numbers
 from proximo.cli.main import main as proximo
 from proximo.cli.playing import evaluate_run
@@ -33,31 +37,40 @@ from proximo.cli.runs import Run
 from proximo.functional.statistics import mean_interval
 from proximo.training.run_folder import RunFolderError, git_revision
 
+STEPS = 2_000_000
+CHECKPOINT_EVERY = 200_000
 EVALUATION_EPISODES = 20
 CURVE_POINTS = 100
 
 
 @dataclass(frozen=True)
 class Training:
-    """One cell of a table with one seed."""
+    """One cell of a table with one seed; the fields of a subclass say which cell, the first of them the task."""
 
-    module: ClassVar[str]  # which started it, and can be told to train it
-    finished: ClassVar[Path]
-    steps: ClassVar[int]
+    benchmark: ClassVar[str]  # whose module started it and can be told to train it, and whose results it is among
     seed: int
 
-    @property
     @abstractmethod
-    def cell(self) -> str:
-        """What is trained, without the seed."""
+    def environment(self) -> str:
+        """The environment's id."""
 
     @abstractmethod
-    def arguments(self, runs: Path) -> list[str]:
-        """What ``proximo`` is told."""
+    def options(self) -> dict[str, Any]:
+        """What ``proximo train`` is told, beside what all trainings share."""
 
-    @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    @classmethod
+    def named(cls, name: str) -> Training:
+        """The training whose :attr:`name` that is."""
+        *cell, seed = name.split("-")
+        return cls(int(seed), *cell)
+
+    def facts(self) -> dict[str, str]:
         """What the result's file says of it, beside what came out."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "seed"}
+
+    @property
+    def cell(self) -> str:
+        return "-".join(self.facts().values())
 
     @property
     def name(self) -> str:
@@ -65,7 +78,19 @@ class Training:
 
     @property
     def result(self) -> Path:
-        return self.finished / f"{self.name}.json"
+        return RESULTS / self.benchmark / f"{self.name}.json"
+
+    def arguments(self, runs: Path) -> list[str]:
+        """What ``proximo`` is told."""
+        options = {
+            **self.options(),
+            "--seed": self.seed,
+            "--steps": STEPS,
+            "--checkpoint-every": CHECKPOINT_EVERY,
+            "--eval-episodes": 0,  # they are played after the training, and written down
+            "--runs-dir": runs / self.name,
+        }
+        return ["train", self.environment(), *(str(word) for pair in options.items() for word in pair)]
 
     def run_folder(self, runs: Path) -> Path | None:
         """The folder of an earlier attempt."""
@@ -82,7 +107,7 @@ class Training:
 def train(training: Training, runs: Path) -> int:
     """Train or go on, evaluate, and write the result; returns the exit code."""
     stay_in_the_background()
-    start, earlier = time.monotonic(), training.run_folder(runs)
+    earlier = training.run_folder(runs)
     resumable = earlier is not None and any((earlier / "checkpoints").glob("*.zip"))
     code = proximo(["train", "--resume", str(earlier)] if resumable else training.arguments(runs))
     if code != 0:
@@ -96,7 +121,8 @@ def train(training: Training, runs: Path) -> int:
         **training.facts(),
         "seed": training.seed,
         "steps": int(curve[-1][0]),
-        "seconds": None if resumable else round(time.monotonic() - start),
+        # of processor time: the clock also counts pauses and what else ran beside; unknown of an earlier attempt
+        "cpu_seconds": None if resumable else round(sum(os.times()[:4])),
         "evaluation": [round(value, 2) for value in evaluation.episode_rewards],
         "last_100_episodes": curve[-1][1],
         "curve": thinned(curve),
@@ -104,7 +130,7 @@ def train(training: Training, runs: Path) -> int:
         "machine": describe_machine(),
         **(git_revision(Path(__file__).parent) or {}),
     }
-    training.finished.mkdir(parents=True, exist_ok=True)
+    training.result.parent.mkdir(parents=True, exist_ok=True)
     partial = training.result.with_suffix(".partial")
     partial.write_text(json.dumps(result) + "\n")
     os.replace(partial, training.result)
@@ -169,7 +195,15 @@ def run_queue(waiting: list[Training], jobs: int, runs: Path, console: Console) 
 def start(training: Training, jobs: int, runs: Path) -> subprocess.Popen[bytes]:
     log = training.log(runs)
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", training.module, "--runs-dir", str(runs), "--train", training.name]
+    command = [
+        sys.executable,
+        "-m",
+        f"benchmarks.{training.benchmark}",
+        "--runs-dir",
+        str(runs),
+        "--train",
+        training.name,
+    ]
     threads = str(max((os.cpu_count() or 1) // jobs, 1))
     with log.open("ab") as stream:  # a process group of its own: Ctrl-C is passed on once, by the queue
         return subprocess.Popen(
@@ -193,7 +227,7 @@ def progress_table(trainings: list[Training], runs: Path) -> Table:
         path = None if folder is None else folder / "progress.csv"
         curve = read_curve(path) if path is not None and path.exists() else []
         steps, value = curve[-1] if curve else (0, float("nan"))
-        table.add_row(training.name, f"{steps:,} of {training.steps:,}", f"{value:.1f}")
+        table.add_row(training.name, f"{steps:,} of {STEPS:,}", f"{value:.1f}")
     return table
 
 
@@ -212,8 +246,91 @@ def parse_arguments(description: str | None, runs: Path, example: str) -> argpar
 # ------------------------------------------------------------------------------------------------ what has come of it
 
 
-def finished_runs(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+@dataclass(frozen=True)
+class Page:
+    """The page of a benchmark: ``results/NAME.md`` with ``results/NAME.png``, of the files in ``results/NAME/``."""
+
+    training: type[Training]
+    tasks: Mapping[str, str]  # the first field of a training, and the title of its panel of curves
+    kinds: Mapping[tuple[str, ...], tuple[str, str]]  # the other fields; a label and a colour
+    title: str
+    introduction: str
+    panels: tuple[int, int]  # rows and columns
+    digits: int = 0
+    published: Mapping[str, tuple[str, ...]] | None = None  # for each task, in the order of the kinds
+
+    @property
+    def name(self) -> str:
+        return self.training.benchmark
+
+    @property
+    def fields(self) -> list[str]:
+        return [item.name for item in fields(self.training) if item.name != "seed"]
+
+    def results(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in sorted((RESULTS / self.name).glob("*.json"))]
+
+    def of_cell(self, results: list[dict[str, Any]], task: str, kind: tuple[str, ...]) -> list[dict[str, Any]]:
+        return [run for run in results if tuple(run[name] for name in self.fields) == (task, *kind)]
+
+    def rows(self, results: list[dict[str, Any]], values: str) -> list[list[str]]:
+        """A row per cell: seeds, mean over seeds with deviation and interval, and what was published."""
+        head = [self.fields[0], "algorithm", "seeds", "mean ± deviation", "95 % interval"]
+        rows = [head + (["published"] if self.published else [])]
+        for task, (column, (kind, (label, _))) in product(self.tasks, enumerate(self.kinds.items())):
+            means = [float(np.mean(run[values])) for run in self.of_cell(results, task, kind)]
+            published = [self.published[task][column]] if self.published else []
+            rows.append([task, label, str(len(means)), *mean_and_interval(means, self.digits), *published])
+        return rows
+
+    def write(self, results: list[dict[str, Any]]) -> None:
+        self.plot(results)
+        (RESULTS / f"{self.name}.md").write_text(f"""# {self.title}
+
+{self.introduction}
+
+## Evaluation after training
+
+{as_markdown(self.rows(results, "evaluation"))}
+
+## Last hundred training episodes
+
+{as_markdown(self.rows(results, "last_100_episodes"))}
+
+![learning curves, the mean over seeds between the lowest and the highest]({self.name}.png)
+
+`python -m benchmarks.{self.name}` repeats it; each file in [{self.name}/]({self.name}) holds the `proximo train`
+command of its run. Made on: {made_on(results)}.
+""")
+
+    def plot(self, results: list[dict[str, Any]]) -> None:
+        rows, columns = self.panels
+        size = (4.6 * columns, 3.2 * rows)
+        figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+        for axis, (task, title) in zip(axes.flat, self.tasks.items(), strict=True):
+            for kind, (label, color) in self.kinds.items():
+                draw_curves(axis, [run["curve"] for run in self.of_cell(results, task, kind)], label, color)
+            dress(axis, title)
+        figure.savefig(RESULTS / f"{self.name}.png", dpi=120)
+        plt.close(figure)
+
+    def main(self, description: str | None) -> tuple[int, list[dict[str, Any]]]:
+        """The benchmark's program: train what has no result yet, write the page; the exit code and all results."""
+        cells = list(product(self.tasks, self.kinds))
+        example = "-".join((cells[-1][0], *cells[-1][1]))
+        arguments = parse_arguments(description, Path("runs") / self.name, example)
+        if arguments.train:
+            return train(self.training.named(arguments.train), arguments.runs_dir), []
+        failures = 0
+        if not arguments.table:
+            # all cells with the first seed, then with the next: a queue that is stopped leaves an even table
+            trainings = [self.training(seed, task, *kind) for seed, (task, kind) in product(arguments.seeds, cells)]
+            waiting = [item for item in trainings if arguments.only in item.cell and not item.result.exists()]
+            failures = run_queue(waiting, arguments.jobs, arguments.runs_dir, Console())
+        if results := self.results():
+            self.write(results)
+            show(Console(), "mean return of the evaluation", self.rows(results, "evaluation"))
+        return failures, results
 
 
 def mean_and_interval(means: list[float], digits: int = 0) -> list[str]:

@@ -16,6 +16,7 @@ PAGES = {
     "CHANGELOG.md": "docs/changelog.md",
     "SECURITY.md": "docs/security.md",
     "CONTRIBUTING.md": "docs/contributing.md",
+    "benchmarks/README.md": "docs/results/replicate.md",
     "benchmarks/results/pybullet": "docs/results/pybullet.md",
     **{f"benchmarks/results/{path.name}": f"docs/results/{path.name}" for path in (DOCS / "results").iterdir()},
 }

@@ -16,7 +16,7 @@ import pytest
 from proximo.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
 
 
 def code_blocks(path: Path, language: str) -> list[str]:
@@ -46,6 +46,16 @@ def test_commands_exist(path):
             if words[:1] == ["make"]:
                 targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
                 assert words[1] in targets, line
+            if words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
+                program = ROOT / f"{words[2].replace('.', '/')}.py"
+                assert program.exists(), line
+                assert all(f'"{word}"' in known_words(program) for word in words[3:] if word.startswith("--")), line
+
+
+def known_words(program: Path) -> str:
+    """The text that names a benchmark's options."""
+    shared = ROOT / "benchmarks/training_queue.py"
+    return program.read_text(encoding="utf-8") + shared.read_text(encoding="utf-8")
 
 
 def test_contributing_is_short_and_has_the_rule():
