@@ -25,9 +25,7 @@ LONGEST_TEXT = 160
 
 _BRACKET = re.compile(r"[\[\]{}]")
 # more than 32 parts of a dotted name of TOML, from its beginning on: no part is looked at twice
-_LONG_NAME = re.compile(
-    r"""(?<![\w.\\"'-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}"""
-)
+_LONG_NAME = re.compile(r"""(?<![\w.\\"'-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
 _LONGEST_INTEGER = 309  # digits of 2**1024
 
 
