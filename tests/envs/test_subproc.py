@@ -163,7 +163,9 @@ def test_preloading_without_the_private_list():
         print(forkserver._forkserver._preload_modules)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
-    assert done.stdout == "['__main__', 'proximo.envs.workers.worker']\n", done.stderr
+    assert done.stdout == "['proximo.envs.workers.fork_server', '__main__', 'proximo.envs.workers.worker']\n", (
+        done.stderr
+    )
 
 
 def test_dictionary_observations_and_options():
