@@ -35,6 +35,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import proximo
 from faults import grammars
+from faults.counting import counted
 from faults.hostile_files import members_of, saved_by_torch, zipped
 from faults.run_folders import RunFolders
 from proximo.cli.runs import RunConfig
@@ -49,7 +50,6 @@ from proximo.files.restricted_pickle import read_pickle
 from proximo.files.sb3_archive import read_sb3_archive
 from proximo.files.torch_file import read_torch_file
 
-STEPS = 2**18  # a load takes a tenth of it
 MEMORY_KIB = 256 * 1024
 LOADED = 0.05  # of the manifests that are read, for the price of fifty others
 ADDRESS_SPACE = 8 * 2**30  # above what a process begins with: an input that asks for all memory gets an error
@@ -141,6 +141,7 @@ class Corpus:
         self.torch_description = next(name for name in self.torch if name.endswith("data.pkl"))
         self.pickles = [cloudpickle.dumps(value) for value in self.values()]
         self.plain = [encode(value) for value in self.values() if isinstance(value, spaces.Space | np.ndarray | dict)]
+        folders = RunFolders()
         # ways take turns; the dear ones come seldom
         self.languages: dict[str, list[Callable[[random.Random], None]]] = {
             "pickles": [*[self.made_pickle, self.pickle] * 4, self.made_torch_file, self.statistics],
@@ -148,7 +149,7 @@ class Corpus:
             "safetensors": [*[self.made_statistics] * 4, self.made_tensors, self.own_members_],
             "zips": [*[self.made_zip, self.own_file] * 4, self.torch_file, self.foreign_file],
             "TOML": [self.made_toml],
-            "run folders": [RunFolders().read],
+            "run folders": [*[folders.read] * 5, folders.read_episodes, folders.read_lock],
         }
 
     @staticmethod
@@ -165,7 +166,7 @@ class Corpus:
         ]
 
     def own_file(self, random_: random.Random) -> None:
-        read_archive(io.BytesIO(mutate(self.own, random_)))
+        counted(read_archive, io.BytesIO(mutate(self.own, random_)))
 
     def own_members_(self, random_: random.Random) -> None:
         name = random_.choice([name for name in self.own_members if name != MANIFEST])
@@ -175,16 +176,16 @@ class Corpus:
         manifest = mutate_json(json.loads(self.own_members[MANIFEST]), random_)
         stream = io.BytesIO(zipped({**self.own_members, MANIFEST: json.dumps(manifest).encode()}))
         if random_.random() < LOADED:
-            proximo.PPO.load(stream, device="cpu")  # type: ignore[arg-type]
+            counted(proximo.PPO.load, stream, device="cpu")
         else:
-            read_archive(stream)
+            counted(read_archive, stream)
 
     @staticmethod
     def _read_own(members: dict[str, bytes]) -> None:
         manifest = json.loads(members[MANIFEST])
         for name, promise in manifest["members"].items():
             promise |= {"sha256": hashlib.sha256(members[name]).hexdigest(), "size": len(members[name])}
-        read_archive(io.BytesIO(zipped({**members, MANIFEST: json.dumps(manifest).encode()})))
+        counted(read_archive, io.BytesIO(zipped({**members, MANIFEST: json.dumps(manifest).encode()})))
 
     def foreign_file(self, random_: random.Random) -> None:
         self._read_foreign(io.BytesIO(mutate(self.foreign, random_)))
@@ -201,66 +202,62 @@ class Corpus:
         data = mutate_json(json.loads(self.foreign_members["data"]), random_)
         stream = io.BytesIO(zipped({**self.foreign_members, "data": json.dumps(data).encode()}))
         if random_.random() < LOADED:
-            proximo.PPO.load(stream, device="cpu")  # type: ignore[arg-type]
+            counted(proximo.PPO.load, stream, device="cpu")
         else:
             self._read_foreign(stream)
 
     @staticmethod
     def _read_foreign(stream: io.BytesIO) -> None:
-        archive = read_sb3_archive(stream)
-        archive.fields(archive.data)
+        def read() -> None:
+            archive = read_sb3_archive(stream)
+            archive.fields(archive.data)
+
+        counted(read)
 
     def pickle(self, random_: random.Random) -> None:
-        known_value(read_pickle(mutate(random_.choice(self.pickles), random_)).value)
+        counted(translated, mutate(random_.choice(self.pickles), random_))
 
     def torch_file(self, random_: random.Random) -> None:
         name = random_.choice([name for name in self.torch if name.endswith("data.pkl")] * 4 + list(self.torch))
-        read_torch_file(zipped({**self.torch, name: mutate(self.torch[name], random_)}))
+        counted(read_torch_file, zipped({**self.torch, name: mutate(self.torch[name], random_)}))
 
     def statistics(self, random_: random.Random) -> None:
-        parse_normalizer(mutate(self.normalizer, random_))
+        counted(parse_normalizer, mutate(self.normalizer, random_))
 
     def encoded(self, random_: random.Random) -> None:
-        decode(mutate_json(random_.choice(self.plain), random_))
+        counted(decode, mutate_json(random_.choice(self.plain), random_))
 
     # made up
 
     def made_pickle(self, random_: random.Random) -> None:
-        known_value(read_pickle(grammars.pickled(random_)).value)
+        counted(translated, grammars.pickled(random_))
 
     def made_torch_file(self, random_: random.Random) -> None:
-        read_torch_file(zipped({**self.torch, self.torch_description: grammars.pickled(random_)}))
+        counted(read_torch_file, zipped({**self.torch, self.torch_description: grammars.pickled(random_)}))
 
     def made_json(self, random_: random.Random) -> None:
-        decode(parse_json(grammars.json_text(random_), Budgets(), strict=random_.random() < 0.8))
+        data, strict = grammars.json_text(random_), random_.random() < 0.8
+        counted(lambda: decode(parse_json(data, Budgets(), strict=strict)))
 
     def made_statistics(self, random_: random.Random) -> None:
-        parse_normalizer(grammars.safetensors_file(random_))
+        counted(parse_normalizer, grammars.safetensors_file(random_))
 
     def made_tensors(self, random_: random.Random) -> None:
         self._read_own({**self.own_members, "policy.safetensors": grammars.safetensors_file(random_)})
 
     def made_zip(self, random_: random.Random) -> None:
         if random_.random() < 0.7:
-            read_archive(io.BytesIO(grammars.zip_file(random_, self.own_members)))
+            counted(read_archive, io.BytesIO(grammars.zip_file(random_, self.own_members)))
         else:
             self._read_foreign(io.BytesIO(grammars.zip_file(random_, self.foreign_members)))
 
     def made_toml(self, random_: random.Random) -> None:
-        RunConfig.from_table(parse_toml(grammars.toml_text(random_), "config.toml"), "config.toml")
+        text = grammars.toml_text(random_)
+        counted(lambda: RunConfig.from_table(parse_toml(text, "config.toml"), "config.toml"))
 
 
-class StepCounter:
-    """Counts calls of functions, Python's own too, and ends what calls too many."""
-
-    def __init__(self) -> None:
-        self.left = STEPS
-
-    def __call__(self, *_: object) -> None:
-        self.left -= 1
-        if self.left < 0:
-            sys.setprofile(None)
-            raise AssertionError(f"more than {STEPS} steps")
+def translated(data: bytes) -> Any:
+    return known_value(read_pickle(data).value)
 
 
 @dataclass
@@ -282,17 +279,13 @@ def fuzz(count: int, seed: int) -> Counts:
         way = ways[counts.tried[language] % len(ways)]
         counts.tried[language] += 1
         try:
-            sys.setprofile(StepCounter())
             way(random.Random(f"{seed}/{index}"))
             counts.read[language] += 1
         except ProximoError:
             pass
         except BaseException as error:
-            sys.setprofile(None)
             told = f"{way.__name__}, seed {seed}/{index}: {type(error).__name__}: {error}"
             raise AssertionError(told) from error
-        finally:
-            sys.setprofile(None)
         assert peak_kib() - base < MEMORY_KIB, f"{way.__name__}, seed {seed}/{index}: {peak_kib() - base} KiB"
     return counts
 

@@ -171,11 +171,12 @@ def safetensors_file(random_: random.Random) -> bytes:
     others = ["w", ".", "obs_rms/é.var", "__metadata__", *parts]
     names = parts if random_.random() < 0.5 else random_.choices(others, k=random_.choice([0, 1, 2, 9]))
     for name_ in names:
-        lie = random_.choice([None] * 12 + ["shape", "type", "offset"])
-        shape = [random_.choice([0, 1, 8, 2**31, 2**63]) for _ in range(random_.choice([1, 2, 50]))]
+        lie = random_.choice([None] * 12 + ["shape", "type", "offset", "nothing"])
+        shape = [random_.choice([0, 1, 8, 2**31, 2**62, 2**63]) for _ in range(random_.choice([1, 2, 50]))]
         kind = random_.choice(["F32", "BOOL", "U64", "BF16", "I64", "F8_E4M3", "odd"])
-        end = random_.choice([0, 1, 2**62]) if lie == "offset" else start + 8
-        entry = {"dtype": kind if lie == "type" else "F64", "shape": shape if lie == "shape" else []}
+        end = {"offset": random_.choice([0, 1, 2**62]), "nothing": start}.get(lie, start + 8)
+        shape = [*shape, 0] if lie == "nothing" else shape
+        entry = {"dtype": kind if lie == "type" else "F64", "shape": shape if lie in ("shape", "nothing") else []}
         header[name_] = {**entry, "data_offsets": [start, end]}
         start = end
     settings = {random_.choice(["clip_obs", "gamma", "norm_obs", "norm_obs_keys", "x"]): json_value(random_, 1)}
@@ -237,9 +238,10 @@ def toml_text(random_: random.Random) -> bytes:
     ]
     lines = ['env = "CartPole-v1"', 'algo = "ppo"', "seed = 1", 'preset = "x"'] if random_.random() < 0.7 else []
     for _ in range(random_.randrange(8)):
-        lines.append(f"{random_.choice(keys)} = {_toml_value(random_, random_.randrange(4))}")
+        key = _dotted(random_) if random_.random() < 0.05 else random_.choice(keys)
+        lines.append(f"{key} = {_toml_value(random_, random_.randrange(4))}")
     for _ in range(random_.randrange(3)):
-        header = random_.choice(["session", "policy_kwargs", "a.b.c", ".".join("a" * random_.choice([2, 40, 500]))])
+        header = random_.choice(["session", "policy_kwargs", "a.b.c", _dotted(random_)])
         lines.append(random_.choice([f"[{header}]", f"[[{header}]]", f"[{header}"]))
         lines.append(f"{random_.choice(keys)} = {_toml_value(random_, 1)}")
     written = "\n".join(lines)
@@ -247,6 +249,11 @@ def toml_text(random_: random.Random) -> bytes:
         place = random_.randrange(len(written) + 1)
         written = written[:place] + random_.choice(["[" * 500, "'''", '"', "\x00", "=", "{" * 40]) + written[place:]
     return written.encode() if random_.random() < 0.97 else written.encode() + b"\xff"
+
+
+def _dotted(random_: random.Random) -> str:
+    part = random_.choice(["a", "a", '"="', "'#' ", '"\\""\t'])
+    return ".".join([part] * random_.choice([2, 30, 40, 500, 20_000]))
 
 
 def _toml_value(random_: random.Random, depth: int) -> str:

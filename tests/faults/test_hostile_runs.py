@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tracemalloc
 import zipfile
@@ -16,8 +17,11 @@ from faults.run_folders import good_files
 from proximo.cli.main import main
 from proximo.cli.report import content_of
 from proximo.cli.runs import Run
+from proximo.envs.wrappers.monitor import LoadMonitorResultsError, load_results
 from proximo.errors import ProximoError
 from proximo.reports.page import embedded_film
+from proximo.reports.results import runs_within
+from proximo.training.run_lock import living_holder
 
 from .conftest import Tally
 
@@ -82,6 +86,14 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes]]] = {
         "evaluations.npz",
         lambda: arrays(timesteps=STEPS, results=npy("{'descr': '|S1', 'fortran_order': False, 'shape': (1, 1)}", b"5")),
     ),
+    "evaluations of millions of empty rows": (
+        "evaluations.npz",
+        lambda: arrays(
+            timesteps=npy(f"{{'descr': '|i1', 'fortran_order': False, 'shape': ({2**22},)}}", bytes(2**22)),
+            results=npy(f"{{'descr': '|i1', 'fortran_order': False, 'shape': ({2**22}, 1)}}", bytes(2**22)),
+        ),
+    ),
+    "a configuration under a name of a hundred thousand parts": ("config.toml", lambda: b"a." * 100_000 + b"a = 1"),
     "evaluations with a damaged stream": ("evaluations.npz", damaged_stream),
     "versions nested without end": ("versions.json", lambda: b"[" * 100_000),
     "versions of a million lists": ("versions.json", lambda: b"[" + b"[]," * 1_500_000 + b"[]]"),
@@ -116,6 +128,87 @@ def test_metrics_take_memory_in_proportion_to_their_length(run: Path, tally: Tal
         finally:
             tracemalloc.stop()
         assert peak < TIMES_THE_FILE * size, f"{peak / size:.1f} times the file"
+
+
+@pytest.mark.parametrize("name", ["versions.json", "config.toml"])
+def test_long_names_of_tables_are_not_repeated_for_each_entry(name: str, run: Path, tally: Tally) -> None:
+    title, entries = "k" * 60_000, {f"a{number}": number for number in range(9_000)}
+    if name == "versions.json":
+        (run / name).write_text(json.dumps({title: {title: entries}}))
+    else:
+        table = "\n".join(f"{key} = {value}" for key, value in entries.items())
+        (run / name).write_text(f"{(run / name).read_text()}[policy_kwargs.{title}]\n{table}\n")
+    report(run)  # imports
+    with tally.case(KIND):
+        tracemalloc.start()
+        try:
+            content = report(run)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 64 * 2**20, f"{peak >> 20} MiB"
+        assert "more than a page shows" in str(content)
+
+
+def test_links_within_a_folder_of_runs_are_not_walked(run: Path, tally: Tally) -> None:
+    for number in range(2_000):
+        (run.parent / f"link{number}").symlink_to(".")
+    with tally.case(KIND):
+        assert runs_within(run.parent) == [run]
+
+
+def monitor_file(run: Path, table: str) -> None:
+    (run / "0.monitor.csv").write_text('#{"t_start": 0.0, "env_id": "x"}\n' + table)
+
+
+NAMES = ",".join(f"c{number}" for number in range(20_000))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "r,l,t," + ",".join(f"c{number}" for number in range(253)) + "\n" + "1\n" * 100_000,
+        f'"r\n",l,t,{NAMES},"x"\n' + "1\n" * 2_000,
+        f'r,l,t,"{"k" * 70_000}\n",{NAMES}\n' + "1\n" * 2_000,
+    ],
+    ids=["rows shorter than the header", "a header of two lines", "a long header"],
+)
+def test_episodes_take_memory_in_proportion_to_their_length(table: str, run: Path, tally: Tally) -> None:
+    monitor_file(run, "r,l,t\n")
+    load_results(run)  # imports
+    monitor_file(run, table)
+    with tally.case(KIND):
+        tracemalloc.start()
+        try:
+            with pytest.raises(LoadMonitorResultsError):
+                load_results(run)
+            assert tracemalloc.get_traced_memory()[1] < 16 * len(table) + 2**22
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_row_of_episodes_that_a_kill_cut_off_is_read(run: Path) -> None:
+    monitor_file(run, "r,l,t\n1.0,2,3.0\n\n4.0,5")
+    assert load_results(run)["r"].tolist() == [1.0, 4.0]
+
+
+def test_a_pipe_in_the_place_of_episodes_stalls_nobody(run: Path, tally: Tally) -> None:
+    os.mkfifo(run / "0.monitor.csv")
+    with tally.case(KIND), pytest.raises(LoadMonitorResultsError, match="no file"):
+        load_results(run)
+
+
+@pytest.mark.parametrize("content", [None, b"[" * 100_000, b"x" * 100_000, b'{"owner": [[]], "since": {}}'])
+def test_a_lock_that_is_none_stalls_nobody(content: bytes | None, run: Path, tally: Tally) -> None:
+    lock = run / "writer.1.lock"
+    if content is None:
+        os.mkfifo(lock)
+    else:
+        lock.write_bytes(content)
+    with tally.case(KIND):
+        holder = living_holder(run)
+        assert holder is not None
+        assert "has not told its name" in str(holder)
 
 
 @pytest.mark.parametrize("name", ["result.json", "progress.csv", "journal.jsonl", "versions.json", "evaluations.npz"])

@@ -28,7 +28,14 @@ KINDS = list(itertools.product((signal.SIGTERM, signal.SIGHUP, signal.SIGINT), (
 def start(folder: Path, n_steps: int, place: str, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(SCRIPT), str(folder), str(n_steps), place, *more]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=listen_to_signals)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=listen_to_signals,
+        start_new_session=True,  # a group of processes of its own
+    )
 
 
 def listen_to_signals() -> None:
@@ -95,6 +102,25 @@ def test_a_signal_saves_a_checkpoint_that_goes_on_exactly(
         check_signal(number, n_steps, place, 0.6, tmp_path / "run", tmp_path)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_to_all_processes_is_for_the_parent(number: signal.Signals, tmp_path: Path, tally: Tally) -> None:
+    """As schedulers, systemd and terminals send it: workers and what forks them go on until their parent has saved."""
+    folder = tmp_path / "run"
+    process = start(folder, 32, "workers")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "training\n"
+    time.sleep(0.6)
+    with tally.case("signals to all processes"):
+        os.killpg(process.pid, number)
+        code, line = finish(process)
+        assert code == (0 if number == signal.SIGUSR1 else 128 + number)
+        if code:
+            assert PPO.load(CheckpointFolder(folder).newest(), device="cpu").num_timesteps <= int(line.split()[0])
+            code, line = finish(start(folder, 32, "workers", "resume"))
+            assert code == 0
+        assert line == uninterrupted(32, str(tmp_path))
+
+
 @pytest.mark.slow
 def test_fifty_signals(tmp_path: Path, tally: Tally) -> None:
     moments = random.Random(0)
@@ -120,6 +146,21 @@ def check_warnings(count: int, n_steps: int, folder: Path, root: Path, chance: r
     code, line = finish(process)
     assert code == 0
     assert line == uninterrupted(n_steps, str(root))
+
+
+def test_a_warning_when_nothing_is_trained_ends_nothing(tmp_path: Path, tally: Tally) -> None:
+    """While a command prepares its run, and while it evaluates what came out."""
+    words = ["CartPole-v1", "--steps", "256", "--eval-episodes", "300", "--runs-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "proximo", "train", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    with tally.case("SIGUSR1"):
+        process.stdout.readline()  # the command has begun
+        while process.poll() is None:
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.02)
+        assert process.returncode == 0, process.stdout.read()
+        assert list(tmp_path.glob("*/result.json"))
 
 
 def newest_writing(folder: Path) -> float:
@@ -163,7 +204,8 @@ def test_a_second_signal_ends_at_once_and_keeps_the_checkpoint(tmp_path: Path, t
         process = start(tmp_path, 160, "workers")
         assert process.stdout is not None
         assert process.stdout.readline() == "training\n"
-        time.sleep(0.3)
+        while not CheckpointFolder(tmp_path).all():  # the first one comes before the first step
+            time.sleep(0.01)
         workers = children_of(process)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)

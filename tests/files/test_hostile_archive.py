@@ -284,6 +284,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "huge shape": (lambda: model_bytes(raw_tensor("F32", [2**40, 2**40], bytes(4))), "not valid safetensors"),
     "huge shape of nothing": (lambda: model_bytes(raw_tensor("F32", [0, 2**63, 4], b"")), "w"),
+    "shape of nothing that overflows": (lambda: model_bytes(raw_tensor("F32", [0, 2**62, 2**62], b"")), "not valid"),
     "offsets outside": (
         lambda: model_bytes(safetensors_bytes({"w": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}})),
         "not valid safetensors",

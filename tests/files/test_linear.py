@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,9 @@ READERS: dict[str, tuple[Callable[[bytes], Any], Callable[[int], bytes]]] = {
         lambda data: parse_toml(data, "x"),
         lambda n: b"[" + b"a." * n + b"a]\n" + b"".join(b"k%d=1\n" % i for i in range(n)),
     ),
+    "TOML of one dotted name": (lambda data: parse_toml(data, "x"), lambda n: b"a." * n + b"a=1"),
+    "TOML of a quoted dotted name": (lambda data: parse_toml(data, "x"), lambda n: b"\"=\" . '#'." * n + b"a=1"),
+    "TOML of quotes": (lambda data: parse_toml(data, "x"), lambda n: b'a="' + b'\\"' * n),
     "TOML of brackets": (lambda data: parse_toml(data, "x"), lambda n: b"a=" + b"[" * n),
 }
 
@@ -121,3 +125,23 @@ def test_readers_take_twice_the_steps_for_twice_the_length(name: str) -> None:
     once, twice = steps_of(read, make(length)), steps_of(read, make(2 * length))
     assert once <= read_once + 200  # a collection of garbage may come in between
     assert twice <= MOST * once + 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a." * 9_000 + "a = 1", "\"=\" .\t'#'." * 9_000 + "a = 1", "[" + "a." * 9_000 + "a]", "x = {" + "a." * 9_000],
+)
+def test_a_dotted_name_of_toml_takes_no_memory_by_the_square_of_its_length(text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="more than 32 parts"):
+            parse_toml(text.encode(), "it")
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_texts_and_numbers_with_dots_are_no_long_names() -> None:
+    numbers = [index + 0.5 for index in range(3_000)]
+    text = f'a.b."c.d" = {numbers}\nt = "www.example.org, one. two. three."\n[x.y]\nz = 1e-3\n'
+    assert parse_toml(text.encode(), "it")["a"]["b"]["c.d"] == numbers

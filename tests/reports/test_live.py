@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -118,6 +119,27 @@ def test_names_no_file_outside(path, folder):
         status, _, body = ask(server, path)
     assert status == 404
     assert body == b"404 Not Found\n"
+
+
+@pytest.mark.parametrize("address", ["http://[/", "http://[::1/runs", "/runs?run=%ff"])
+def test_an_address_that_is_none_is_a_bad_request(address, folder, capfd):
+    with served(folder) as server:
+        assert ask(server, address)[0] == 400
+    assert capfd.readouterr().err == ""
+
+
+def test_a_run_whose_name_is_no_text_does_not_hide_the_others(folder, tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xffruns")
+    folder.rename(odd)
+    (odd / "first").rename(odd / os.fsdecode(b"\xfefirst"))
+    with served(odd) as server:
+        assert ask(server, "/")[0] == 200
+        status, _, body = ask(server, "/runs")
+        assert status == 200
+        unreadable, second = sorted(json.loads(body)["runs"], key=lambda row: row["name"])
+        assert (unreadable["state"], unreadable["address"]) == ("unreadable", "")
+        assert second["name"] == "group/second"
+        assert ask(server, second["address"])[0] == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])

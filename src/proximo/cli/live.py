@@ -11,7 +11,7 @@ from proximo.cli.algorithms import algorithm_title
 from proximo.cli.console import output, shown_path
 from proximo.cli.report import content_of
 from proximo.cli.runs import Run
-from proximo.reports.content import NONE
+from proximo.reports.content import NONE, shown
 from proximo.reports.page import FILM_TYPES, address_of, film_fault, live_list_page, live_report_page
 from proximo.reports.results import UNREADABLE, RunResult, files_of, read_run, runs_within
 from proximo.reports.server import Answer, LiveServer, is_local, json_answer, page_answer
@@ -25,9 +25,13 @@ class LiveView:
         self._lock = threading.Lock()
         self._read: dict[Path, tuple[Any, RunResult]] = {}
 
+    @property
+    def title(self) -> str:
+        return shown(self.folder.resolve().name)
+
     def answer(self, route: str, query: dict[str, list[str]]) -> Answer | None:
         if route == "/":
-            return page_answer(live_list_page(self.folder.resolve().name, "/runs"))
+            return page_answer(live_list_page(self.title, "/runs"))
         if route == "/runs":
             return json_answer(self._list())
         runs = self.runs()  # an address only chooses among these
@@ -86,27 +90,28 @@ class LiveView:
 
     def _list(self) -> dict[str, Any]:
         runs = [self._row(name, path) for name, path in self.runs().items()]
-        return {"title": self.folder.resolve().name, "runs": runs}
+        return {"title": self.title, "runs": runs}
 
     def _row(self, name: str, path: Path) -> dict[str, str]:
         row = dict.fromkeys(("steps", "training", "evaluation", "speed", "note", "address"), "")
         try:
             run = Run.open(path)
             result = self.read(run)
+            address = address_of("/report", run=name)  # a name that is no text has none
         except UNREADABLE as error:  # one damaged run must not hide the others
-            return {**row, "name": name, "state": "unreadable", "note": str(error)}
+            return {**row, "name": shown(name), "state": "unreadable", "note": shown(str(error))}
         evaluation, planned = result.evaluation, result.planned_steps
         left = planned is not None and result.steps < planned
         steps = f"{result.steps:,} of {planned:,}" if left else f"{result.steps:,}"
         return {
             "name": name,
-            "note": f"{algorithm_title(run.config.algo)} on {run.config.env}, seed {run.config.seed}",
-            "address": address_of("/report", run=name),
+            "note": shown(f"{algorithm_title(run.config.algo)} on {run.config.env}, seed {run.config.seed}"),
+            "address": address,
             "steps": steps,
             "training": NONE if result.training_return is None else f"{result.training_return:.2f}",
             "evaluation": NONE if evaluation is None else f"{evaluation.interval.mean:.2f}",
             "speed": NONE if result.speed is None else f"{result.speed:,.0f}",
-            "state": result.status,
+            "state": shown(result.status),
         }
 
 

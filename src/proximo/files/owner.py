@@ -28,7 +28,7 @@ class Owner:
     @classmethod
     def from_name(cls, name: str) -> Owner | None:
         """The owner of :attr:`name`; None for any other text."""
-        match = re.fullmatch(r"([^~]+~[^~]*~[^~]*)~(\d{1,12})~(\d*)", name)
+        match = re.fullmatch(r"([^~]+~[^~]*~[^~]*)~(\d{1,9})~(\d*)", name)
         return None if match is None else cls(match[1], int(match[2]), match[3])
 
     @property

@@ -24,6 +24,8 @@ TOML_BYTES = 256 * 1024
 LONGEST_TEXT = 160
 
 _BRACKET = re.compile(r"[\[\]{}]")
+# more than 32 parts of a dotted name of TOML, from its beginning on: no part is looked at twice
+_LONG_NAME = re.compile(r"""(?<![\w.\\"'-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
 _LONGEST_INTEGER = 309  # digits of 2**1024
 
 
@@ -155,8 +157,8 @@ def parse_toml(data: bytes, what: str) -> dict[str, Any]:
         raise ModelFileError(f"{what} holds {len(data)} bytes, the budget is {TOML_BYTES}")
     try:
         text = data.decode("utf-8")
-        if text.count(".") * text.count("=") > 2**20:  # every value under a dotted name costs as much as the name
-            raise ModelFileError(f"{what} has too many dotted names")
+        if _LONG_NAME.search(text):  # tomllib takes time and memory by the square of a name's parts
+            raise ModelFileError(f"{what} has a dotted name of more than {Budgets.json_depth} parts")
         table = tomllib.loads(text)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         if isinstance(error, ModelFileError):

@@ -150,7 +150,8 @@ def _entry(member: str, name: str, plain: Any) -> _Entry:
         )
     if len(shape) > MAX_DIMENSIONS:
         raise ModelFileError(f"{where} has {len(shape)} dimensions, more than {MAX_DIMENSIONS}")
-    if max(shape, default=0) >= 2**63 or math.prod(shape) * dtype.itemsize != offsets[1] - offsets[0]:
+    is_possible = max(shape, default=0) < 2**63 and math.prod(max(length, 1) for length in shape) < 2**59
+    if not is_possible or math.prod(shape) * dtype.itemsize != offsets[1] - offsets[0]:
         raise _invalid(member, f"{name[:80]!a} states the shape {brief(shape)}, which is not that of its bytes")
     return _Entry(name, dtype, tuple(shape), *offsets)
 

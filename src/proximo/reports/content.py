@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ POINTS_OF_A_CURVE = 800
 POINTS_OF_A_METRIC = 250
 MOST_METRICS = 60
 MOST_CHARACTERS = 4000  # of a text from a run folder
+MOST_VALUES, LONGEST_NAME = 1000, 200  # of a table of settings or versions
 NOT_METRICS = (TRAINING_RETURN, "time/total_timesteps", "time/iterations", "time/time_elapsed", "eval/mean_reward")
 NONE = "–"
 
@@ -145,7 +147,7 @@ def _mean_cell(interval: Interval, what: str = "") -> Json:
 
 
 def cell(text: str, note: str = "", **more: str) -> Json:
-    return {"text": shown(text), "note": shown(note), **more}
+    return {"text": shown(text), "note": shown(note), **{name: shown(value) for name, value in more.items()}}
 
 
 def _of_planned(result: RunResult) -> str:
@@ -292,16 +294,18 @@ def _settings(result: RunResult) -> dict[str, str]:
     return _flat({**table, **({"session": session} if isinstance(session, Mapping) else {})})
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flat(table: Mapping[str, Any]) -> dict[str, str]:
     """Nested tables as dotted names, values as text."""
-    flat: dict[str, str] = {}
+    return dict(islice(_named_values(table), MOST_VALUES + 1))
+
+
+def _named_values(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in table.items():
-        name = f"{prefix}{key}"
+        name = prefix + shown(key, LONGEST_NAME)
         if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{name}."))
+            yield from _named_values(value, f"{shown(name, LONGEST_NAME)}.")
         else:
-            flat[name] = _value(value)
-    return flat
+            yield name, _value(value)
 
 
 def _value(value: Any) -> str:
@@ -315,12 +319,14 @@ def _table_of_values(groups: Sequence[Group], read: Callable[[RunResult], dict[s
     per_group = [[read(member.result) for member in group.members] for group in groups]
     names = dict.fromkeys(name for tables in per_group for table in tables for name in table)
     different, same = [], []
-    for name in names:
+    for name in list(names)[:MOST_VALUES]:
         values = [list(dict.fromkeys(table.get(name, NONE) for table in tables)) for tables in per_group]
         if all(value == values[0] and len(value) == 1 for value in values):
             same.append([shown(name), shown(values[0][0])])
         else:
             different.append([shown(name), *(shown(" / ".join(value)) for value in values)])
+    if len(names) > MOST_VALUES:
+        same.append(["…", "and more than a page shows"])
     return {"different": different, "same": same}
 
 

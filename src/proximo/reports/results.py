@@ -31,6 +31,7 @@ Curve: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]  # steps and 
 TRAINING_RETURN = "rollout/ep_rew_mean"
 MOST_BYTES = 512 * 2**20  # of one file
 MOST_UNPACKED = 64 * 2**20  # bytes of evaluations beyond the length of their file
+MOST_EVALUATIONS, MOST_RETURNS = 2**16, 2**23  # each evaluation is an object, each return takes eight bytes
 # what zipfile, zlib and NumPy raise for damaged archives and headers
 UNREADABLE = (
     ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError, TypeError, ValueError,
@@ -181,23 +182,23 @@ def files_of(folder: RunFolder) -> list[Path]:
 
 
 def runs_within(path: Path) -> list[Path]:
-    """``path`` if it is a run folder, else the run folders within it, by name; links that lead elsewhere are left out.
+    """``path`` if it is a run folder, else the run folders within it, by name; links are left out.
 
     Runs lie at most three levels deep: those of several seeds in a folder of their own, those in folders by name.
     """
     if (path / "config.toml").is_file():
         return [path]
-    return sorted(_runs_below(path, path.resolve(), DEEPEST))
+    return sorted(_runs_below(path, DEEPEST))
 
 
-def _runs_below(folder: Path, root: Path, levels: int) -> Iterator[Path]:
+def _runs_below(folder: Path, levels: int) -> Iterator[Path]:
     for entry in folder.iterdir():
-        if entry.name.startswith(".") or not entry.is_dir() or not entry.resolve().is_relative_to(root):
-            continue
+        if entry.name.startswith(".") or entry.is_symlink() or not entry.is_dir():
+            continue  # links may lead elsewhere, or around without end
         if (entry / "config.toml").is_file():
             yield entry
         elif levels > 1:
-            yield from _runs_below(entry, root, levels - 1)
+            yield from _runs_below(entry, levels - 1)
 
 
 def _read_curves(folder: RunFolder) -> dict[str, Curve]:
@@ -221,13 +222,16 @@ def _read_evaluations(path: Path) -> list[EvaluationResult]:
             if unpacked > MOST_UNPACKED + path.stat().st_size:
                 raise ValueError(f"it unpacks to {unpacked >> 20} MiB")
         with np.load(path, allow_pickle=False) as arrays:
-            steps, results = arrays["timesteps"], np.atleast_2d(_real(arrays["results"]))
+            steps, results = arrays["timesteps"], np.atleast_2d(arrays["results"])
+        if len(results) > MOST_EVALUATIONS or results.size > MOST_RETURNS:
+            raise ValueError(f"it holds {len(results)} evaluations of together {results.size} returns")
         if steps.shape != (len(results),) or not np.issubdtype(steps.dtype, np.integer):
             raise ValueError(f"timesteps have shape {steps.shape}, results {results.shape}")
+        returns = _real(results)
     except UNREADABLE as error:
         reason = printable(str(error))
         raise RunFolderError(f"{path} is no file of evaluations ({reason}); remove it or evaluate again") from error
-    finite = [(int(step), row[np.isfinite(row)]) for step, row in zip(steps, results, strict=True)]
+    finite = [(int(step), row[np.isfinite(row)]) for step, row in zip(steps, returns, strict=True)]
     return sorted((EvaluationResult(step, row) for step, row in finite if row.size), key=lambda each: each.steps)
 
 

@@ -88,8 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self.server.trusts(self.headers.get("Host")):
             return self._send(_refusal(HTTPStatus.MISDIRECTED_REQUEST))
-        parts = urlsplit(self.path)
         try:
+            parts = urlsplit(self.path)
             query = parse_qs(parts.query, max_num_fields=MOST_QUERY_FIELDS, errors="strict")
         except ValueError:
             return self._send(_refusal(HTTPStatus.BAD_REQUEST))

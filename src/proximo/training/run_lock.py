@@ -14,6 +14,7 @@ import json
 import os
 import re
 import secrets
+import stat
 import threading
 import time
 import warnings
@@ -24,13 +25,16 @@ from typing import Any, Self
 
 from proximo.errors import ProximoError
 from proximo.files.atomic import remove_leftovers
+from proximo.files.budgets import Budgets
 from proximo.files.owner import Owner
+from proximo.files.plain_text import parse_json
 from proximo.training.callback_base import BaseCallback
 
 SECONDS_BETWEEN_BEATS = 20.0
 SECONDS_UNTIL_DEAD = 300.0
 """A holder that cannot be seen is taken for dead after this long without a heartbeat."""
 _SECONDS_BETWEEN_CHECKS = 1.0
+_LONGEST = 4096  # bytes of a lock file
 _NAME = re.compile(r"writer\.(\d{1,9})\.lock")
 
 
@@ -200,9 +204,12 @@ def _holders(folder: Path) -> list[Holder]:
 
 
 def _read(path: Path, number: int) -> Holder:
-    text = path.read_text(encoding="utf-8", errors="replace")
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep its reader waiting
+        return Holder(path, number, None, "")
+    with path.open("rb") as stream:
+        data = stream.read(_LONGEST + 1)
     try:
-        content: Any = json.loads(text)
+        content: Any = parse_json(data, Budgets(json_bytes=_LONGEST), str(path))
         return Holder(path, number, Owner.from_name(content["owner"]), str(content["since"])[:40])
     except (ValueError, KeyError, TypeError):
         return Holder(path, number, None, "")

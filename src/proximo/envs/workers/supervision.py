@@ -20,7 +20,7 @@ from proximo.data import Array
 from proximo.envs.workers.worker import CLOSE, DONE, NOBODY, Answer, Call, Failure, serve
 from proximo.errors import EnvWorkerError
 
-SECONDS_TO_CLOSE = 5.0  # for a worker to close its environments before it is terminated
+SECONDS_TO_CLOSE = 5.0  # for a worker to close its environments before it is killed
 SECONDS_AFTER_ERROR = 0.5  # the same when the error is what the user waits for
 _SECONDS_TO_START = 60.0  # at least, for a process to import what its environments need
 _SECONDS_TO_DIE = 1.0  # from the end of the pipe to the end of the process
@@ -173,10 +173,6 @@ def stop_workers(handles: Sequence[WorkerHandle], grace_seconds: float) -> None:
         handle.dead, handle.awaiting = True, False
     processes = [handle.process for handle in alive]
     _await_end(processes, grace_seconds)
-    for process in processes:
-        if process.is_alive():
-            process.terminate()
-    _await_end(processes, _SECONDS_TO_DIE)
     for process in processes:
         if process.is_alive():
             process.kill()

@@ -28,6 +28,7 @@ import numpy as np
 
 from proximo.data import Array, Info
 from proximo.envs.vector.dummy import DummyVecEnv, StepBuffers, require_gymnasium_env
+from proximo.envs.workers.fork_server import leave_signals_to_parent
 from proximo.envs.workers.shared_memory import Layout, SharedArrays
 from proximo.envs.wrappers.action_masker import EXPECTED_METHOD_NAME
 from proximo.envs.wrappers.monitor import going_on_with_files
@@ -232,7 +233,7 @@ def serve(
     for other in inherited:  # of a forked worker: held open, they would hide the parent's end from its siblings
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker has the parent's handler, which is not for it
+    leave_signals_to_parent()  # a forked worker has the parent's handlers, which are not for it
     threading.Thread(target=_end_after_parent, args=(os.getppid(),), daemon=True).start()
     _be_killed_after_parent()
     with contextlib.suppress(EOFError, ConnectionError), connection:  # both mean that the parent is gone

@@ -17,6 +17,7 @@ import gymnasium as gym
 
 from proximo.cores import usable_cores
 from proximo.data import Info
+from proximo.envs.workers import fork_server
 from proximo.envs.workers.shared_memory import SharedArrays
 from proximo.envs.workers.supervision import (
     SECONDS_AFTER_ERROR,
@@ -286,5 +287,5 @@ def _preload_worker_module() -> None:
     """Let the fork server import this library once for all workers, if it is not running yet."""
     # multiprocessing only sets the list; what the user has set is told by a private attribute, or not kept
     server = getattr(forkserver, "_forkserver", None)
-    modules = [*getattr(server, "_preload_modules", ["__main__"]), serve.__module__]
+    modules = [fork_server.__name__, *getattr(server, "_preload_modules", ["__main__"]), serve.__module__]
     multiprocessing.set_forkserver_preload(list(dict.fromkeys(modules)))

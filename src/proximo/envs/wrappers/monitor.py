@@ -10,6 +10,7 @@ import csv
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -271,6 +272,7 @@ class ResultsWriter:
 
 
 MAX_HEADER, MAX_COLUMNS = 2**16, 256
+MAX_CUT_ROWS = 1000  # a row that a kill cut off is shorter; memory is taken for all its columns
 
 
 def get_monitor_files(path: str | Path) -> list[str]:
@@ -309,6 +311,8 @@ def _read_file(path: Path) -> tuple[float, pandas.DataFrame]:
     """When the file was begun, and its episodes."""
     import pandas
 
+    if not path.is_file():  # a pipe would keep its reader waiting
+        raise ValueError("it is no file")
     with path.open(encoding="utf-8", newline="") as file:
         first_line = file.readline(MAX_HEADER + 1)
         if not first_line.startswith("#"):
@@ -317,8 +321,14 @@ def _read_file(path: Path) -> tuple[float, pandas.DataFrame]:
         start = header.get("t_start") if isinstance(header, dict) else None
         if not isinstance(start, int | float) or not math.isfinite(start):
             raise ValueError("its header has no time t_start")
-        place, columns = file.tell(), next(csv.reader([file.readline(MAX_HEADER + 1)]), [])
-        if len(columns) > MAX_COLUMNS or any(len(row) > len(columns) for row in csv.reader(file)):
-            raise ValueError(f"it has more than {MAX_COLUMNS} columns, or rows longer than its columns")
+        place, rows = file.tell(), csv.reader(file)
+        columns = len(next(rows, []))
+        if columns > MAX_COLUMNS:
+            raise ValueError(f"it has more than {MAX_COLUMNS} columns")
+        lengths = Counter(map(len, rows))
+        if max(lengths, default=0) > columns:
+            raise ValueError("it has rows longer than its columns")
+        if sum(count for length, count in lengths.items() if 0 < length < columns) > MAX_CUT_ROWS:
+            raise ValueError(f"it has more than {MAX_CUT_ROWS} rows shorter than its columns")
         file.seek(place)
         return float(start), pandas.read_csv(file, index_col=None)

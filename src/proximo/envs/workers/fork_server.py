@@ -1,0 +1,35 @@
+"""Signals that end a training, or warn of its end, are for the process that trains.
+
+Schedulers, systemd and terminals send them to all processes at once, and the one that trains needs its workers to
+finish an iteration and to ask for their state. So workers, and the server that forks them, do nothing when they come.
+The server imports this module before it forks anything; no other process is changed by that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+
+
+def leave_signals_to_parent() -> None:
+    """In a process that ends with its parent. What were ignored would be so in programs that an environment starts."""
+    for number in _SIGNALS:
+        signal.signal(number, _do_nothing)
+
+
+def _do_nothing(signal_number: int, frame: FrameType | None) -> None:
+    pass
+
+
+def _end_by_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+if any("multiprocessing.forkserver" in word for word in sys.orig_argv):
+    leave_signals_to_parent()
+    os.register_at_fork(after_in_child=_end_by_signals)  # processes that the user's own code starts with this server
