@@ -319,6 +319,25 @@ def test_absent_names_of_rllte_say_why(module: str, name: str, words: str) -> No
     assert not hasattr(importlib.import_module(f"proximo.rllte.{module}"), name)
 
 
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("xploit.learner", "SACLearner"),
+        ("xploit.storage", "VanillaReplayStorage"),
+        ("xplore.distribution", "OrnsteinUhlenbeckNoise"),
+        ("common.engine", "OffPolicyTrainer"),
+        ("env", "make_dmc_env"),
+    ],
+)
+def test_absent_names_of_hsuanwu_say_why(module: str, name: str) -> None:
+    with pytest.raises(ImportError, match=f"{name} is not in proximo.hsuanwu.{module}; .*keep Hsuanwu for"):
+        exec(f"from proximo.hsuanwu.{module} import {name}")
+    found = importlib.import_module(f"proximo.hsuanwu.{module}")
+    assert not hasattr(found, name)
+    with pytest.raises(ImportError, match="cannot import name 'Misspelt'"):
+        exec(f"from proximo.hsuanwu.{module} import Misspelt")
+
+
 def test_misspelt_module_is_an_ordinary_import_error() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'proximo\.sb3\.common\.callback'$"):
         importlib.import_module("proximo.sb3.common.callback")
