@@ -6,6 +6,7 @@ import operator
 import random
 import sys
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -591,6 +592,11 @@ class OnPolicyAlgorithm(EnvironmentSide, FileSide, CopySide, ScaleSide, ABC):
         record("time/time_elapsed", int(elapsed), exclude="tensorboard")
         record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(step=self.num_timesteps)
+
+    def _dump_logs(self, iteration: int = 0) -> None:
+        """The earlier name, which loops that were written for Stable-Baselines3 call."""
+        warnings.warn("_dump_logs() is deprecated; call dump_logs()", stacklevel=2)
+        self.dump_logs(iteration)
 
     # -- use
 
