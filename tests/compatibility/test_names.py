@@ -268,6 +268,20 @@ def test_off_policy_names_are_the_real_ones(module: str) -> None:
         assert found[name] is getattr(importlib.import_module(theirs), name)
 
 
+@pytest.mark.parametrize("library", PACKAGES)
+def test_importing_the_package_is_enough_to_name_its_modules(library: str) -> None:
+    """``import stable_baselines3`` makes them attributes, ``stable_baselines3.common.vec_env.DummyVecEnv``, say."""
+    listing = f"import sys, {library}\nprint(*(name for name in sys.modules if name.startswith('{library}.')))"
+    paths = [path.removeprefix(f"{library}.") for path in printed(listing).split()]
+    assert len(paths) > 30
+    reaching = f"import {PACKAGES[library]} as package\nfrom operator import attrgetter\nfor path in {paths}:\n"
+    assert printed(reaching + "    attrgetter(path)(package)\nprint(hasattr(package, 'nothing'))") == "False\n"
+
+
+def printed(script: str) -> str:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("name", sorted(ABSENT_MODULES))
 def test_modules_that_are_not_mirrored_are_the_real_ones(name: str) -> None:
     ours, theirs = importlib.import_module(ours_of(name)), importlib.import_module(name)
