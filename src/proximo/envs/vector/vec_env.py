@@ -396,6 +396,10 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
         observation_space: What the wrapper shows; None is the inner one.
         action_space: What the wrapper takes; None is the inner one.
         """
+        if not isinstance(venv, VecEnv) and counts_as(venv, VecEnv):  # one of Stable-Baselines3's own
+            from proximo.envs.adapters.foreign import ForeignVecEnvAdapter  # which needs this module
+
+            venv = ForeignVecEnvAdapter(venv)
         if not isinstance(venv, VecEnv):
             raise TypeError(
                 f"{type(self).__name__} wraps a proximo VecEnv, got {type(venv).__module__}.{type(venv).__name__}; "
