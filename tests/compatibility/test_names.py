@@ -268,6 +268,28 @@ def test_off_policy_names_are_the_real_ones(module: str) -> None:
         assert found[name] is getattr(importlib.import_module(theirs), name)
 
 
+PASSED_ON = ["common.policies", "common.buffers", "common.callbacks", "common.on_policy_algorithm", "common.base_class"]
+PASSED_ON += ["ppo.ppo", "a2c.a2c"]
+NOT_PASSED_ON = {  # reading and writing pickles; off-policy
+    *("load_from_zip_file", "save_to_zip_file", "recursive_getattr", "recursive_setattr"),
+    *("ActionNoise", "DictReplayBufferSamples", "ReplayBufferSamples"),
+}
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_names_that_a_module_has_from_others_are_there_too(name: str) -> None:
+    """Scripts take BaseFeaturesExtractor from ``common.policies``, say, which only imports it."""
+    theirs = vars(importlib.import_module(f"stable_baselines3.{name}"))
+    passed_on = {
+        each
+        for each, value in theirs.items()
+        if each[0] != "_" and getattr(value, "__module__", "").startswith("stable_baselines3.") and callable(value)
+    }
+    ours = importlib.import_module(f"proximo.sb3.{name}")
+    wanted = {each for each in passed_on - NOT_PASSED_ON if not isinstance(theirs[each], typing.TypeVar)}
+    assert {each for each in wanted if not hasattr(ours, each)} == set()
+
+
 @pytest.mark.parametrize("library", PACKAGES)
 def test_importing_the_package_is_enough_to_name_its_modules(library: str) -> None:
     """``import stable_baselines3`` makes them attributes, ``stable_baselines3.common.vec_env.DummyVecEnv``, say."""
