@@ -33,6 +33,20 @@ class WrongMomentError(ProximoError, RuntimeError, AssertionError):
     """A call, or an object, where it has nothing to work on."""
 
 
+class NotAnEnvironmentError(ProximoError, TypeError, ValueError):
+    """What cannot be stepped; Stable-Baselines3 has a ValueError for it."""
+
+
+class MissingKeyError(ProximoError, ValueError, KeyError):
+    """A part that a dictionary or its space lacks."""
+
+    __str__ = Exception.__str__  # KeyError's own shows the sentence in quotes
+
+
+class UnfittingWeightsError(ProximoError, ValueError, RuntimeError):
+    """Weights of another network; PyTorch has a RuntimeError for it."""
+
+
 class ModelFileError(ProximoError, ValueError):
     """A model file that is damaged, truncated, foreign, or asks for more than it may."""
 
@@ -65,7 +79,7 @@ class ExportError(ProximoError, ValueError):
     """A policy that cannot be exported, or whose file would not act as ``predict`` does."""
 
 
-class MissingExtraError(ProximoError, ImportError):
+class MissingExtraError(ProximoError, ImportError, AssertionError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:

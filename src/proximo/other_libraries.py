@@ -12,7 +12,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -61,8 +61,12 @@ def _register_all(theirs: ModuleType) -> None:
             base.register(ours)
 
 
-def names_from(ours: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's ``__getattr__`` that takes names from the other library's ``modules``, where it is installed."""
+def names_from(ours: str, modules: Mapping[str, str], also: Sequence[str] = ()) -> Callable[[str], Any]:
+    """A module's ``__getattr__`` that takes names from the other library's ``modules``, where it is installed.
+
+    Of a package it also gives the modules, which ``import stable_baselines3`` alone makes its attributes there.
+    ``also`` are modules of the compatibility package that the real one imports from: scripts take names from either.
+    """
 
     def __getattr__(name: str) -> Any:
         explanation = ""
@@ -74,6 +78,12 @@ def names_from(ours: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
             else:
                 if real.__name__ != ours:  # this module may answer for the real one, in sys.modules
                     return getattr(real, name)
+        elif PathFinder.find_spec(f"{ours}.{name}", vars(sys.modules[ours]).get("__path__", [])) is not None:
+            return importlib.import_module(f"{ours}.{name}")
+        elif not name.startswith("_"):
+            others = (vars(importlib.import_module(f"proximo.sb3.{other}")) for other in also)
+            if (found := next((names[name] for names in others if name in names), None)) is not None:
+                return found
         raise absent_name(ours, name, explanation)
 
     return __getattr__

@@ -53,3 +53,25 @@ def test_speed_is_what_was_measured(line: str, work: str) -> None:
     table = (ROOT / "benchmarks/results/speed.md").read_text(encoding="utf-8")
     row = next(row.split(" | ") for row in table.splitlines() if row.startswith(f"| {work} |"))
     assert float(said[1]) == pytest.approx(float(row[3]), rel=1 / 3), json.dumps(row)
+
+
+@pytest.mark.parametrize(
+    ("page", "numbers", "results", "row"),
+    [
+        ("rllte", ("2,230 steps/s", "20,449"), "rllte", "| PPO, CartPole-v1, 8 envs, hidden_dim 64 | 2,230 | 20,449 |"),
+        ("hsuanwu", ("500.0 of 500",), "ppg_learning", "| CartPole-v1, rewards normalised | 100,352 | 5 | "),
+    ],
+)
+def test_numbers_of_the_other_pages_were_measured(page: str, numbers: tuple[str, ...], results: str, row: str) -> None:
+    text = (ROOT / f"docs/migration-{page}.md").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if f"(../benchmarks/results/{results}.md)" in line and "|" in line)
+    assert all(number in line for number in numbers)
+    table = (ROOT / f"benchmarks/results/{results}.md").read_text(encoding="utf-8")
+    measured = next(line for line in table.splitlines() if line.startswith(row))
+    assert all(number.split()[0] in measured for number in numbers)
+
+
+@pytest.mark.parametrize("page", ["rllte", "hsuanwu"])
+def test_the_other_pages_have_ten_snippets_with_their_output(page: str) -> None:
+    text = (ROOT / f"docs/migration-{page}.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"```python\n.*?```\n\n```text\n", text, re.DOTALL)) == 10

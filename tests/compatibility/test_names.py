@@ -268,6 +268,42 @@ def test_off_policy_names_are_the_real_ones(module: str) -> None:
         assert found[name] is getattr(importlib.import_module(theirs), name)
 
 
+PASSED_ON = ["common.policies", "common.buffers", "common.callbacks", "common.on_policy_algorithm", "common.base_class"]
+PASSED_ON += ["ppo.ppo", "a2c.a2c"]
+NOT_PASSED_ON = {  # reading and writing pickles; off-policy
+    *("load_from_zip_file", "save_to_zip_file", "recursive_getattr", "recursive_setattr"),
+    *("ActionNoise", "DictReplayBufferSamples", "ReplayBufferSamples"),
+}
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_names_that_a_module_has_from_others_are_there_too(name: str) -> None:
+    """Scripts take BaseFeaturesExtractor from ``common.policies``, say, which only imports it."""
+    theirs = vars(importlib.import_module(f"stable_baselines3.{name}"))
+    passed_on = {
+        each
+        for each, value in theirs.items()
+        if each[0] != "_" and getattr(value, "__module__", "").startswith("stable_baselines3.") and callable(value)
+    }
+    ours = importlib.import_module(f"proximo.sb3.{name}")
+    wanted = {each for each in passed_on - NOT_PASSED_ON if not isinstance(theirs[each], typing.TypeVar)}
+    assert {each for each in wanted if not hasattr(ours, each)} == set()
+
+
+@pytest.mark.parametrize("library", PACKAGES)
+def test_importing_the_package_is_enough_to_name_its_modules(library: str) -> None:
+    """``import stable_baselines3`` makes them attributes, ``stable_baselines3.common.vec_env.DummyVecEnv``, say."""
+    listing = f"import sys, {library}\nprint(*(name for name in sys.modules if name.startswith('{library}.')))"
+    paths = [path.removeprefix(f"{library}.") for path in printed(listing).split()]
+    assert len(paths) > 30
+    reaching = f"import {PACKAGES[library]} as package\nfrom operator import attrgetter\nfor path in {paths}:\n"
+    assert printed(reaching + "    attrgetter(path)(package)\nprint(hasattr(package, 'nothing'))") == "False\n"
+
+
+def printed(script: str) -> str:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("name", sorted(ABSENT_MODULES))
 def test_modules_that_are_not_mirrored_are_the_real_ones(name: str) -> None:
     ours, theirs = importlib.import_module(ours_of(name)), importlib.import_module(name)
@@ -317,6 +353,25 @@ def test_absent_names_of_rllte_say_why(module: str, name: str, words: str) -> No
     with pytest.raises(ImportError, match=f"{name} is not in proximo.rllte.{module}.*{words}"):
         exec(f"from proximo.rllte.{module} import {name}")
     assert not hasattr(importlib.import_module(f"proximo.rllte.{module}"), name)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("xploit.learner", "SACLearner"),
+        ("xploit.storage", "VanillaReplayStorage"),
+        ("xplore.distribution", "OrnsteinUhlenbeckNoise"),
+        ("common.engine", "OffPolicyTrainer"),
+        ("env", "make_dmc_env"),
+    ],
+)
+def test_absent_names_of_hsuanwu_say_why(module: str, name: str) -> None:
+    with pytest.raises(ImportError, match=f"{name} is not in proximo.hsuanwu.{module}; .*keep Hsuanwu for"):
+        exec(f"from proximo.hsuanwu.{module} import {name}")
+    found = importlib.import_module(f"proximo.hsuanwu.{module}")
+    assert not hasattr(found, name)
+    with pytest.raises(ImportError, match="cannot import name 'Misspelt'"):
+        exec(f"from proximo.hsuanwu.{module} import Misspelt")
 
 
 def test_misspelt_module_is_an_ordinary_import_error() -> None:

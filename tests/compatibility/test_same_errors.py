@@ -35,6 +35,10 @@ class Library:
     def load(self, *arguments: Any, **options: Any) -> Any:
         return importlib.import_module(self.package).PPO.load(*arguments, **options)
 
+    def contrib(self, path: str = "") -> ModuleType:
+        package = {"stable_baselines3": "sb3_contrib", "proximo.sb3": "proximo.sb3_contrib"}[self.package]
+        return importlib.import_module(f"{package}{path}")
+
     def vector(self, env: Any = "CartPole-v1", n_envs: int = 1) -> Any:
         factory = (lambda: gym.make(env)) if isinstance(env, str) else env
         return self.vec_env.DummyVecEnv([factory] * n_envs)
@@ -556,6 +560,225 @@ def axis_that_is_none(library: Library, tmp: Any) -> None:
     library.results_plotter.ts2xy(pandas.DataFrame({"r": [1.0], "l": [1], "t": [0.1]}), "moons")
 
 
+# ------------------------------------------------------------------------------------- found by reading both sources
+
+
+class Rendered(Scripted):
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human", "ansi"]}  # noqa: RUF012
+
+    def __init__(self, render_mode: str) -> None:
+        super().__init__(VECTOR)
+        self.render_mode = render_mode
+
+
+@occasion
+def table_that_is_no_monitor_file(library: Library, tmp: Any) -> None:
+    (tmp / "a.monitor.csv").write_text("r,l,t\n1,2,3\n")
+    library.monitor.load_results(str(tmp))
+
+
+@occasion
+def divergence_over_other_choices(library: Library, tmp: Any) -> None:
+    kind = library.distributions.MultiCategoricalDistribution
+    one, other = (kind(sizes).proba_distribution(torch.zeros(1, 5)) for sizes in ([2, 3], [3, 2]))
+    library.distributions.kl_divergence(one, other)
+
+
+@occasion
+def warping_what_is_no_image(library: Library, tmp: Any) -> None:
+    library.atari_wrappers.WarpFrame(Scripted(spaces.Discrete(3)))
+
+
+@occasion
+def extractor_without_features(library: Library, tmp: Any) -> None:
+    type("Empty", (library.torch_layers.BaseFeaturesExtractor,), {})(VECTOR, 0)
+
+
+@occasion
+def identity_of_two_spaces(library: Library, tmp: Any) -> None:
+    library.envs.IdentityEnv(dim=3, space=spaces.Discrete(3))
+
+
+@occasion
+def noise_of_a_policy_without(library: Library, tmp: Any) -> None:
+    library.model().policy.reset_noise()
+
+
+@occasion
+def two_render_modes(library: Library, tmp: Any) -> None:
+    library.vec_env.DummyVecEnv([lambda: Rendered("rgb_array"), lambda: Rendered("human")])
+
+
+@occasion
+def another_render_mode(library: Library, tmp: Any) -> None:
+    library.vector(lambda: Rendered("ansi")).render("rgb_array")
+
+
+@occasion
+def images_of_text(library: Library, tmp: Any) -> None:
+    library.vector(lambda: Rendered("ansi")).get_images()
+
+
+@occasion
+def attribute_of_two_wrappers(library: Library, tmp: Any) -> Any:
+    twice = library.vec_env.VecNormalize(library.vec_env.VecNormalize(library.vector()))
+    return library.vec_env.VecMonitor(twice).obs_rms
+
+
+@occasion
+def normalising_a_key_that_is_not_there(library: Library, tmp: Any) -> None:
+    library.vec_env.VecNormalize(library.vector(lambda: Scripted(PARTS)), norm_obs_keys=["c"])
+
+
+@occasion
+def statistics_that_are_not_there(library: Library, tmp: Any) -> None:
+    library.vec_env.VecNormalize.load(str(tmp / "nothing.pkl"), library.vector())
+
+
+PAIR = spaces.Tuple([VECTOR, IMAGE])
+
+
+@occasion
+def normalising_a_tuple(library: Library, tmp: Any) -> None:
+    library.vec_env.VecNormalize(library.vector(lambda: Scripted(PAIR)))
+
+
+@occasion
+def stacking_a_tuple(library: Library, tmp: Any) -> None:
+    library.vec_env.VecFrameStack(library.vector(lambda: Scripted(PAIR)), 2)
+
+
+@occasion
+def transposing_a_tuple(library: Library, tmp: Any) -> None:
+    library.vec_env.VecTransposeImage(library.vector(lambda: Scripted(PAIR)))
+
+
+@occasion
+def a_tuple_is_not_nested(library: Library, tmp: Any) -> None:
+    library.preprocessing.check_for_nested_spaces(PAIR)
+    importlib.import_module(f"{library.package}.common.vec_env.util").obs_space_info(PAIR)
+
+
+@occasion
+def a_dictionary_in_a_tuple_is_nested(library: Library, tmp: Any) -> None:
+    library.preprocessing.check_for_nested_spaces(spaces.Tuple([PARTS]))
+
+
+@occasion
+def parts_of_a_tuple_are_missing(library: Library, tmp: Any) -> None:
+    importlib.import_module(f"{library.package}.common.vec_env.util").dict_to_obs(PAIR, {0: np.zeros(3)})
+
+
+@occasion
+def training_on_tuples(library: Library, tmp: Any) -> None:
+    library.model(Scripted(PAIR), "MultiInputPolicy")
+
+
+@occasion
+def actions_of_text(library: Library, tmp: Any) -> None:
+    library.model(Scripted(VECTOR, spaces.Text(3)))
+
+
+@occasion
+def environment_that_nobody_registered(library: Library, tmp: Any) -> None:
+    library.model("NoSuchEnv-v0")
+
+
+@occasion
+def version_that_nobody_registered(library: Library, tmp: Any) -> None:
+    library.model("CartPole-v99")
+
+
+@occasion
+def environment_is_a_number(library: Library, tmp: Any) -> None:
+    library.model(3)
+
+
+@occasion
+def logs_under_their_old_name(library: Library, tmp: Any) -> None:
+    library.model().learn(8)._dump_logs(1)
+
+
+@occasion
+def saving_into_a_folder_that_is_not_there(library: Library, tmp: Any) -> None:
+    library.model().save(tmp / "a" / "b" / "model")
+
+
+@occasion
+def weights_are_missing(library: Library, tmp: Any) -> None:
+    model = library.model()
+    parameters = model.get_parameters()
+    parameters["policy"] = dict(list(parameters["policy"].items())[:-1])
+    model.set_parameters(parameters)
+
+
+@occasion
+def observation_is_a_dictionary(library: Library, tmp: Any) -> None:
+    library.model().predict({"a": np.zeros(4)})
+
+
+@occasion
+def observation_lacks_a_key(library: Library, tmp: Any) -> None:
+    library.model(Scripted(PARTS), "MultiInputPolicy").predict({"a": np.zeros(3, np.float32)})
+
+
+@occasion
+def vector_environment_reset_like_a_single_one(library: Library, tmp: Any) -> None:
+    _observation, _info = library.model().get_env().reset()
+
+
+@occasion
+def vector_environment_stepped_like_a_single_one(library: Library, tmp: Any) -> None:
+    env = library.model().get_env()
+    env.reset()
+    _observation, _reward, _terminated, _truncated, _info = env.step(np.array([0]))
+
+
+@occasion
+def writer_that_was_closed(library: Library, tmp: Any) -> None:
+    writer = library.logger.TensorBoardOutputFormat(str(tmp))
+    writer.close()
+    writer.write({"a": 1}, {"a": ()}, 1)
+
+
+@occasion
+def masks_for_continuous_actions(library: Library, tmp: Any) -> None:
+    library.contrib().MaskablePPO("MlpPolicy", "Pendulum-v1", n_steps=8, device="cpu")
+
+
+@occasion
+def no_masks(library: Library, tmp: Any) -> None:
+    library.contrib().MaskablePPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, device="cpu").learn(8)
+
+
+@occasion
+def masker_of_what_is_no_method(library: Library, tmp: Any) -> None:
+    library.contrib(".common.wrappers").ActionMasker(gym.make("CartPole-v1"), "action_space")
+
+
+@occasion
+def one_memory_and_a_second(library: Library, tmp: Any) -> None:
+    library.contrib().RecurrentPPO(
+        "MlpLstmPolicy", "CartPole-v1", n_steps=8, device="cpu", policy_kwargs={"shared_lstm": True}
+    )
+
+
+@occasion
+def one_memory_of_two_extractors(library: Library, tmp: Any) -> None:
+    options = {"shared_lstm": True, "enable_critic_lstm": False, "share_features_extractor": False}
+    library.contrib().RecurrentPPO("MlpLstmPolicy", "CartPole-v1", n_steps=8, device="cpu", policy_kwargs=options)
+
+
+@occasion
+def time_beside_an_image(library: Library, tmp: Any) -> None:
+    library.contrib(".common.wrappers").TimeFeatureWrapper(Scripted(IMAGE))
+
+
+@occasion
+def trust_region_of_one_step(library: Library, tmp: Any) -> None:
+    library.contrib().TRPO("MlpPolicy", "CartPole-v1", n_steps=1, device="cpu")
+
+
 # --------------------------------------------------------------------------------------------------------- check_env
 
 CHECKED: dict[str, Callable[[], Any]] = {
@@ -600,6 +823,7 @@ DIFFERENT: dict[str, type | None] = {
     # accepted, because it can be done
     "a_tuple_instead_of_a_list_of_callbacks": None,
     "explained_variance_of_a_matrix": None,
+    "training_on_tuples": None,
 }
 
 

@@ -117,6 +117,20 @@ class TestVectorEnvironments:
         assert shown.venv is env
         assert model.observation_space.shape == (6, 36, 36)
 
+    @pytest.mark.parametrize("name", ["VecNormalize", "VecMonitor", "VecFrameStack", "VecCheckNan"])
+    @pytest.mark.parametrize("outside", [envs, vec_env], ids=["own wrapper", "its wrapper"])
+    def test_wrappers_of_one_around_environments_of_the_other(self, outside: Any, name: str) -> None:
+        inside = vec_env if outside is envs else envs
+        plain = inside.DummyVecEnv([lambda: Monitor(gym.make("CartPole-v1", max_episode_steps=8))] * 2)
+        env = getattr(outside, name)(plain, **({"n_stack": 2} if name == "VecFrameStack" else {}))
+        model = proximo.PPO("MlpPolicy", env, **QUICK).learn(64)
+        assert model.get_env() is env
+        assert model.get_vec_normalize_env() is (env if name == "VecNormalize" else None)
+        assert [episode["l"] for episode in model.ep_info_buffer] == [8] * 8
+        assert evaluate_policy(model, env, n_eval_episodes=2, warn=False)[0] == 8.0
+        theirs = stable_baselines3.PPO("MlpPolicy", env, **QUICK).learn(64)
+        assert theirs.num_timesteps == 64
+
     def test_workers(self) -> None:
         env = make_vec_env("CartPole-v1", 2, vec_env_cls=vec_env.SubprocVecEnv)
         model = proximo.PPO("MlpPolicy", env, **QUICK).learn(64)

@@ -1,4 +1,7 @@
-"""Nested observations are flattened once, where they enter, and every layer behind sees a flat dictionary."""
+"""Nested observations are flattened once, where they enter, and every layer behind sees a flat dictionary.
+
+A vector environment shows tuples of arrays as tuples.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,18 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from proximo import PPO, RecurrentPPO, evaluate
-from proximo.envs import DummyVecEnv, SubprocVecEnv, VecEnvWrapper, VecNormalize, as_vec_env, check_env, make_vec_env
+from proximo.envs import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecEnvWrapper,
+    VecFrameStack,
+    VecNormalize,
+    as_vec_env,
+    check_env,
+    make_vec_env,
+)
 from proximo.functional.spaces import NestedObservation, batch_observation
+from proximo.training.checkpoints import PeriodicCheckpoints
 
 SPACE = spaces.Dict(
     sensors=spaces.Dict(camera=spaces.Box(0, 255, (40, 36, 3), np.uint8), touch=spaces.MultiBinary(2)),
@@ -193,3 +206,102 @@ def test_a_vec_env_that_shows_nested_observations_is_told():
 
     with pytest.raises(NotImplementedError, match=r"nested observations.*NestedObservation"):
         as_vec_env(Careless(DummyVecEnv([Nested])))
+
+
+PARTS = [spaces.Discrete(100), *(spaces.Box(-1, 1, (2,), np.float32) for _ in range(10))]  # "10" sorts before "2"
+
+
+class Eleven(gym.Env):
+    """A tuple of eleven parts, each of which tells its place; two steps an episode."""
+
+    observation_space = spaces.Tuple(PARTS)
+    action_space = spaces.Discrete(2)
+
+    def _observe(self):
+        return self.time, *(np.full(2, place / 10, np.float32) for place in range(1, 11))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.time += 1
+        return self._observe(), 1.0, False, self.time == 2, {}
+
+
+def played(env):
+    """Everything that a reset and three steps show."""
+    steps = [env.reset(), *(env.step(np.zeros(2, int)) for _ in range(3))]
+    env.close()
+    return env.observation_space, steps
+
+
+@pytest.mark.parametrize("kind", ["DummyVecEnv", "SubprocVecEnv", "VecMonitor", "VecCheckNan"])
+def test_tuples_are_shown_as_stable_baselines3_shows_them(kind):
+    from stable_baselines3.common import vec_env as theirs
+
+    from proximo import envs as ours
+
+    def make(library):
+        if kind == "SubprocVecEnv":
+            return library.SubprocVecEnv([Eleven, Eleven], start_method="fork")
+        plain = library.DummyVecEnv([Eleven, Eleven])
+        return plain if kind == "DummyVecEnv" else getattr(library, kind)(plain)
+
+    (space, (first, *steps)), (their_space, (their_first, *their_steps)) = played(make(ours)), played(make(theirs))
+    assert space == their_space
+    assert isinstance(first, tuple)
+    for one, other in zip(
+        [first, *(step[0] for step in steps)], [their_first, *(step[0] for step in their_steps)], strict=True
+    ):
+        assert [part.shape for part in one] == [part.shape for part in other]
+        assert [part.dtype for part in one] == [part.dtype for part in other]
+        assert all(np.array_equal(mine, yours) for mine, yours in zip(one, other, strict=True))
+    final, their_final = (run[1][3][0]["terminal_observation"] for run in (steps, their_steps))
+    assert isinstance(final, tuple)
+    assert all(np.array_equal(mine, yours) for mine, yours in zip(final, their_final, strict=True))
+
+
+class KeptPair(Pair):
+    """Its state can be taken."""
+
+    def get_state(self):
+        return {"goal": self.goal, "time": self.time, "random": self.np_random.bit_generator.state}
+
+    def set_state(self, state):
+        self.goal, self.time = state["goal"], state["time"]
+        self.np_random.bit_generator.state = state["random"]
+
+
+@pytest.mark.parametrize("workers", [False, True], ids=["in process", "workers"])
+def test_training_on_tuples_goes_on_exactly(tmp_path, workers):
+    """The view that training steps adds nothing to a checkpoint, and the model shows what it was given."""
+
+    def vector():
+        return SubprocVecEnv([KeptPair] * 2, start_method="fork") if workers else DummyVecEnv([KeptPair] * 2)
+
+    def model(env):
+        return PPO("MultiInputPolicy", env, n_steps=16, batch_size=16, n_epochs=2, seed=1)
+
+    given = vector()
+    whole, first = model(vector()).learn(64), model(given)
+    assert first.get_env() is given
+    observations = given.reset()
+    assert isinstance(observations, tuple)
+    assert first.predict(observations)[0].shape == (2,)
+    model(vector()).learn(64, callback=PeriodicCheckpoints(tmp_path, every_steps=32))
+    again = PPO.load(sorted(tmp_path.rglob("*.zip"))[1], env=vector())
+    assert again.num_timesteps == 32
+    again.resume()
+    assert again.num_timesteps == 64
+    for one, other in zip(whole.policy.parameters(), again.policy.parameters(), strict=True):
+        assert np.array_equal(one.detach(), other.detach())
+
+
+def test_wrappers_that_read_arrays_say_what_a_tuple_needs():
+    env = DummyVecEnv([Pair])
+    for wrapper in (VecNormalize, lambda env: VecFrameStack(env, 2)):
+        with pytest.raises((ValueError, TypeError), match="as_vec_env"):
+            wrapper(env)
+    assert VecNormalize(as_vec_env(env), norm_obs_keys=["1"]).reset()["1"].shape == (1, 2)

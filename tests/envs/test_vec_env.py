@@ -278,9 +278,9 @@ def test_attributes_are_found_through_wrappers():
         _ = env.nonsense
 
 
-def test_wrapper_refuses_foreign_environments():
+def test_wrapper_refuses_what_is_no_vector_environment():
     with pytest.raises(TypeError, match="as_vec_env"):
-        VecNormalize(sb3.DummyVecEnv([CountingEnv]))
+        VecNormalize(CountingEnv())
 
 
 def test_arrays_from_step_splits_ends():

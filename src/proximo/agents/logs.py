@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections import deque
 from typing import Any
 
@@ -77,3 +78,8 @@ class LogSide(TogetherSide):
         record("time/time_elapsed", int(elapsed), exclude="tensorboard")
         record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(step=self.num_timesteps)
+
+    def _dump_logs(self, iteration: int = 0) -> None:
+        """The earlier name, which loops that were written for Stable-Baselines3 call."""
+        warnings.warn("_dump_logs() is deprecated; call dump_logs()", stacklevel=2)
+        self.dump_logs(iteration)

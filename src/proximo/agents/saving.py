@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -73,6 +74,8 @@ class FileSide:
         only the first writes files, so all of them may call this.
         """
         if self._writes(path):
+            if isinstance(path, str | Path) and not (folder := Path(path).absolute().parent).exists():
+                warnings.warn(f"the folder {folder} is not there; it is made", stacklevel=2)
             model_files.save(self, path, exclude=exclude, include=include)  # type: ignore[arg-type]
 
     def export(

@@ -19,12 +19,18 @@ from proximo.envs.vector.vec_env import VecEnv
 from proximo.envs.wrappers.atari import AtariWrapper
 from proximo.envs.wrappers.minigrid import with_numbers
 from proximo.envs.wrappers.monitor import Monitor
-from proximo.errors import MissingExtraError, near_matches
+from proximo.errors import MissingExtraError, ProximoError, near_matches
 
 __all__ = ["is_wrapped", "make_atari_env", "make_env", "make_vec_env", "unwrap_wrapper"]
 
 MINIGRID_IDS = re.compile(r"^(MiniGrid|BabyAI)-")
 ATARI_IDS = re.compile(r"^ALE/|NoFrameskip-v\d+$")
+
+
+class UnknownEnvironmentError(
+    ProximoError, ValueError, gym.error.NameNotFound, gym.error.NamespaceNotFound, gym.error.VersionNotFound
+):
+    """An id that nobody has registered; gymnasium has one of these three for it."""
 
 
 class _Plugin(NamedTuple):
@@ -65,7 +71,9 @@ def _require_known(env_id: str) -> None:
     try:
         gym.spec(env_id)
     except gym.error.UnregisteredEnv as error:
-        raise ValueError(f"unknown environment id {env_id!r}: {near_matches(env_id, gym.registry)}") from error
+        raise UnknownEnvironmentError(
+            f"unknown environment id {env_id!r}: {near_matches(env_id, gym.registry)}"
+        ) from error
     except gym.error.Error:
         return  # an id without version, or a deprecated one: `gymnasium.make` knows what to do or to say
 

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo.data import Array
+from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import Space, get_action_dim
 
 
@@ -73,7 +74,7 @@ def mask_groups(space: Space) -> list[int]:
 def required_mask_groups(space: Space) -> list[int]:
     """:func:`mask_groups`; an error where there is nothing to choose from."""
     if not (groups := mask_groups(space)):
-        raise ValueError(f"action masks need discrete choices, this environment takes {space}")
+        raise ArgumentValueError(f"action masks need discrete choices, this environment takes {space}")
     return groups
 
 

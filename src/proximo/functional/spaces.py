@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch.nn import functional
 
 from proximo.data import Array, Observation, TensorObservation
-from proximo.errors import ArgumentTypeError, UnsupportedSpaceError
+from proximo.errors import ArgumentTypeError, ArgumentValueError, MissingKeyError, UnsupportedSpaceError
 
 Space: TypeAlias = spaces.Space[Any]
 
@@ -77,9 +77,18 @@ def is_nested(space: Space) -> bool:
     return isinstance(space, spaces.Tuple)
 
 
+def is_flat_tuple(space: Space) -> bool:
+    """Whether observations are tuples of arrays.
+
+    >>> is_flat_tuple(spaces.Tuple([spaces.Discrete(2)])), is_flat_tuple(spaces.Tuple([spaces.Tuple([])]))
+    (True, False)
+    """
+    return isinstance(space, spaces.Tuple) and not any(isinstance(part, spaces.Dict | spaces.Tuple) for part in space)
+
+
 def check_for_nested_spaces(obs_space: Space) -> None:
-    """Raise for a Tuple, and for a Dict or Tuple within a Dict: inside the library, all of them are flat."""
-    if is_nested(obs_space):
+    """Raise for a Dict or Tuple within a Dict or Tuple: inside the library, all of them are flat."""
+    if is_nested(obs_space) and not is_flat_tuple(obs_space):
         raise NotImplementedError(
             f"this vector environment shows nested observations, {obs_space}; flatten them with "
             "proximo.functional.spaces.NestedObservation, as DummyVecEnv and SubprocVecEnv do"
@@ -203,7 +212,7 @@ def get_action_dim(action_space: Space) -> int:
                     "or leave it out of the space around it"
                 )
             return sum(get_action_dim(part) for part in parts)
-    raise NotImplementedError(
+    raise UnsupportedSpaceError(
         f"action space {action_space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary, "
         "or a Dict or Tuple of these"
     )
@@ -303,7 +312,7 @@ def batch_observation(observation: Observation, space: Space, name: str = "obser
     if isinstance(space, spaces.Dict):
         return _batch_dict_observation(observation, space)
     if isinstance(observation, dict):
-        raise ValueError(f"{name} is a dictionary with keys {sorted(observation)}, but the space is {space}")
+        raise ArgumentValueError(f"{name} is a dictionary with keys {sorted(observation)}, but the space is {space}")
     if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
         raise ValueError(
             "observation is a tuple (observation, info): gymnasium's reset() returns both, so write "
@@ -332,7 +341,7 @@ def _batch_dict_observation(observation: Observation, space: spaces.Dict) -> tup
     if isinstance(observation, tuple) or not space.spaces.keys() <= observation.keys():
         observation = flatten_given(observation, space)
     if missing := space.spaces.keys() - observation.keys():
-        raise ValueError(f"observation lacks the keys {sorted(missing)} of {space}")
+        raise MissingKeyError(f"observation lacks the keys {sorted(missing)} of {space}")
     batched = {key: batch_observation(observation[key], part, f"observation[{key!r}]") for key, part in space.items()}
     if len({vectorized for _, vectorized in batched.values()}) > 1:
         raise ValueError(f"some keys of the observation are batched and some are not: {sorted(observation)}")

@@ -498,7 +498,7 @@ class ActorCriticPolicy(BasePolicy):
     def reset_noise(self, n_envs: int = 1) -> None:
         """Redraw the noise matrices of state-dependent exploration."""
         if not isinstance(self.action_dist, StateDependentNoiseDistribution):
-            raise ValueError("reset_noise() needs a policy with use_sde=True")
+            raise ArgumentValueError("reset_noise() needs a policy with use_sde=True")
         self.action_dist.sample_weights(self.log_std, batch_size=n_envs)
 
     def predict_values(self, obs: TensorObservation) -> Tensor:

@@ -32,7 +32,7 @@ class BaseFeaturesExtractor(nn.Module):
         """
         super().__init__()
         if features_dim <= 0:
-            raise ValueError(f"features_dim must be positive, got {features_dim}")
+            raise ArgumentValueError(f"features_dim must be positive, got {features_dim}")
         self._observation_space = observation_space
         self._features_dim = features_dim
 

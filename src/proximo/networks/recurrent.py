@@ -177,11 +177,11 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         critic_keys: Sequence[str] | None = None,
     ) -> None:
         if shared_lstm and enable_critic_lstm:
-            raise ValueError(
+            raise ArgumentValueError(
                 "choose one: shared_lstm=True with enable_critic_lstm=False, or an LSTM for the value alone"
             )
         if shared_lstm and not share_features_extractor:
-            raise ValueError(
+            raise ArgumentValueError(
                 "shared_lstm=True needs share_features_extractor=True: one memory reads one set of features"
             )
         self.lstm_output_dim = lstm_hidden_size

@@ -18,7 +18,7 @@ from proximo.backends.base import BackendChoice, Precision
 from proximo.config import COUNT, FRACTION, RENAMED, Check, numeric, plain_number
 from proximo.envs import as_vec_env
 from proximo.envs.state.plain import checked_generator_state
-from proximo.errors import ModelFileError, near_matches
+from proximo.errors import ModelFileError, UnfittingWeightsError, near_matches
 from proximo.exploration import IntrinsicReward, check_reward_size
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.budgets import Budgets
@@ -462,7 +462,7 @@ def set_parameters(
         try:
             model.policy.load_state_dict(parameters["policy"], strict=exact_match if strict is None else strict)
         except RuntimeError as error:
-            raise ValueError(f"the weights do not fit this policy: {error}") from error
+            raise UnfittingWeightsError(f"the weights do not fit this policy: {error}") from error
         if model.use_sde:
             # as large as these weights say; for the environments that are there, not for those that a file speaks of
             model.policy.reset_noise(1 if model.env is None else model.env.num_envs)

@@ -17,4 +17,5 @@ __version__ = "2.9.2"  # the version whose names are mirrored: scripts compare i
 
 answer_missing_modules("proximo.sb3", "stable_baselines3")
 _OFF_POLICY = {name: f"stable_baselines3.{name.lower()}" for name in ("DDPG", "DQN", "SAC", "TD3")}
-__getattr__ = names_from(__name__, {**_OFF_POLICY, "HerReplayBuffer": "stable_baselines3.her"})
+_MODULES = dict.fromkeys(("ddpg", "dqn", "her", "sac", "td3"), "stable_baselines3")
+__getattr__ = names_from(__name__, {**_OFF_POLICY, **_MODULES, "HerReplayBuffer": "stable_baselines3.her"})

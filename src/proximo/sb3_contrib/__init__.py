@@ -16,4 +16,6 @@ __all__ = ["TRPO", "MaskablePPO", "RecurrentPPO", "__version__"]
 __version__ = "2.9.2"  # the version whose names are mirrored: scripts compare it to know what they may call
 
 answer_missing_modules("proximo.sb3_contrib", "sb3_contrib")
-__getattr__ = names_from(__name__, {name: f"sb3_contrib.{name.lower()}" for name in ("ARS", "CrossQ", "QRDQN", "TQC")})
+_OTHERS = ("ARS", "CrossQ", "QRDQN", "TQC")
+_MODULES = {name.lower(): "sb3_contrib" for name in _OTHERS}
+__getattr__ = names_from(__name__, {**_MODULES, **{name: f"sb3_contrib.{name.lower()}" for name in _OTHERS}})

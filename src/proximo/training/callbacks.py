@@ -503,7 +503,7 @@ class ProgressBarCallback(BaseCallback):
 
 
 _UNSEEN_WRAPPERS = frozenset(
-    {"VecMonitor", "VecTransposeImage", "VecCheckNan", "VecVideoRecorder", "ForeignVecEnvAdapter"}
+    {"VecMonitor", "VecTransposeImage", "VecCheckNan", "VecVideoRecorder", "ForeignVecEnvAdapter", "FlatTuple"}
 )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 import numpy as np
 import torch
 
-from proximo.errors import MissingExtraError
+from proximo.errors import ArgumentValueError, MissingExtraError
 from proximo.files.append_only import LogPositionError as LogPositionError
 from proximo.files.append_only import cut_back, place_in
 from proximo.files.atomic import replacing
@@ -392,7 +392,7 @@ class TensorBoardOutputFormat(Tracker):
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         if self._is_closed:
-            raise ValueError("this TensorBoard writer is closed; configure a new logger")
+            raise ArgumentValueError("this TensorBoard writer is closed; configure a new logger")
         self._step = step
         for key, value in sorted(filter_excluded_keys(key_values, key_excluded, "tensorboard").items()):
             self._add(key, value, step)

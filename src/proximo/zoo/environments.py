@@ -70,8 +70,9 @@ def make_preset_env(
 
 def _copies(asked: _Asked) -> VecEnv:
     from proximo.envs import DummyVecEnv, SubprocVecEnv, make_vec_env
+    from proximo.envs.vector.flat_tuple import with_flat_tuples
 
-    return make_vec_env(
+    env = make_vec_env(
         asked.env_id,
         n_envs=asked.count,
         seed=asked.seed,
@@ -80,6 +81,7 @@ def _copies(asked: _Asked) -> VecEnv:
         vec_env_cls=SubprocVecEnv if asked.workers else DummyVecEnv,
         vec_env_kwargs=dict(asked.workers) if isinstance(asked.workers, Mapping) else None,
     )
+    return with_flat_tuples(env)  # which the preset's wrappers can read
 
 
 def _env_pool(asked: _Asked) -> VecEnv:

@@ -14,10 +14,12 @@ from proximo.envs.adapters.gymnasium_vector import VectorEnvAdapter, is_env_pool
 from proximo.envs.adapters.petting_zoo import ParallelEnvAdapter, TurnBasedEnv, is_petting_zoo, is_turn_based
 from proximo.envs.make import make_env
 from proximo.envs.vector.dummy import DummyVecEnv, require_gymnasium_env
+from proximo.envs.vector.flat_tuple import with_flat_tuples
 from proximo.envs.vector.transpose import VecTransposeImage, needs_transpose
 from proximo.envs.vector.vec_env import VecEnv, is_vecenv_wrapped
 from proximo.envs.wrappers.minigrid import with_numbers
 from proximo.envs.wrappers.monitor import Monitor
+from proximo.errors import NotAnEnvironmentError
 from proximo.functional.spaces import check_for_nested_spaces
 
 
@@ -36,6 +38,7 @@ def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
     """
     vec_env = _vectorised(env, monitor, verbose)
     check_for_nested_spaces(vec_env.observation_space)
+    vec_env = with_flat_tuples(vec_env)
     if not is_vecenv_wrapped(vec_env, VecTransposeImage) and needs_transpose(vec_env.observation_space):
         _say("transposing images to channels-first", verbose)
         vec_env = VecTransposeImage(vec_env)
@@ -64,7 +67,7 @@ def _vectorised(env: Any, monitor: bool, verbose: int) -> VecEnv:
         _say("wrapping the environment in a DummyVecEnv", verbose)
         return DummyVecEnv([partial(_monitored, env, monitor)])
     got = f"the class {env.__qualname__}; make an instance of it" if isinstance(env, type) else repr(env)
-    raise TypeError(
+    raise NotAnEnvironmentError(
         "expected an environment id, a gymnasium.Env, a list of factories, a gymnasium VectorEnv, an EnvPool of "
         f"env_type='gymnasium', or a VecEnv; got {got}"
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from proximo.data import Observation
 from proximo.envs.state.capture import no_state
+from proximo.envs.vector.flat_tuple import FlatTuple
 from proximo.envs.vector.transpose import VecTransposeImage, needs_transpose
 from proximo.envs.vector.vec_env import ForwardsToInner, VecEnv, VecEnvStepReturn, is_vecenv_wrapped
 from proximo.envs.vector.vec_monitor import EpisodeTotals, VecMonitor
@@ -72,8 +73,8 @@ class ForeignVecEnvAdapter(ForwardsToInner, VecEnv):
 
 
 def without_adapter(env: Any) -> Any:
-    """What the user gave: the environment that an adapter of this module holds, or any other one itself."""
-    return env.venv if isinstance(env, ForeignVecEnvAdapter) else env
+    """What the user gave: the environment that an adapter or a view without tuples holds, or any other one itself."""
+    return env.venv if isinstance(env, ForeignVecEnvAdapter | FlatTuple) else env
 
 
 def with_own_transposition(venv: Any) -> Any:

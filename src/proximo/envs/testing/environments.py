@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from proximo.data import Array, Info
+from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import Space
 
 __all__ = [
@@ -49,7 +50,7 @@ class IdentityEnv(gym.Env[Any, Any], Generic[T]):
         ep_length: Steps after which an episode is truncated.
         """
         if dim is not None and space is not None:
-            raise ValueError(f"pass dim or space, not both; got dim={dim} and space={space}")
+            raise ArgumentValueError(f"pass dim or space, not both; got dim={dim} and space={space}")
         self.action_space = self.observation_space = spaces.Discrete(dim or 1) if space is None else space
         self.ep_length = ep_length
         self.num_resets = -1  # 0 after the reset below

@@ -84,8 +84,9 @@ class VecCheckNan(StepTransform):
             return
         faults = []
         for name, value in named.items():
+            keyed = dict(enumerate(value)) if isinstance(value, tuple) else value
             parts = (
-                {f"{name}[{key!r}]": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+                {f"{name}[{key!r}]": part for key, part in keyed.items()} if isinstance(keyed, dict) else {name: keyed}
             )
             faults += [self._describe(part_name, np.asarray(part)) for part_name, part in parts.items()]
         faults = [description for description in faults if description]

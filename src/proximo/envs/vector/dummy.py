@@ -18,7 +18,8 @@ from proximo.envs.state.capture import get_environment_state, has_environment_st
 from proximo.envs.state.plain import join_rows, take_rows
 from proximo.envs.vector.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, copy_observation
 from proximo.envs.wrappers.action_masker import EXPECTED_METHOD_NAME, MaskRows
-from proximo.functional.spaces import NestedObservation, Space, check_for_nested_spaces, is_nested
+from proximo.errors import NotAnEnvironmentError
+from proximo.functional.spaces import ObservationFlattener, Space, check_for_nested_spaces, is_flat_tuple
 from proximo.other_libraries import stands_for
 
 
@@ -80,6 +81,12 @@ class BufferedVecEnv(VecEnv):
 
     _buffers: StepBuffers
 
+    def _shown(self, observations: Observation) -> Observation:
+        """Arrays of a ``Tuple`` space as a tuple; the buffers have them under their numbers."""
+        if not isinstance(self.observation_space, spaces.Tuple) or not isinstance(observations, dict):
+            return observations
+        return tuple(observations[str(index)] for index in range(len(self.observation_space)))  # type: ignore[return-value]
+
     def get_state(self, inner: bool = True) -> dict[str, Any]:
         latest = {"observations": copy_observation(self._buffers.observations)} if inner else {}
         return super().get_state(inner) | latest
@@ -100,7 +107,8 @@ class BufferedVecEnv(VecEnv):
 class DummyVecEnv(BufferedVecEnv):
     """Step the environments in a plain loop: the quickest way when one step costs less than a message to a process.
 
-    Nested observations (Dict and Tuple in any order) are shown as one Dict, with names such as ``"sensors/camera"``.
+    Observations of a Tuple space are tuples of arrays. What is nested deeper (Dict and Tuple in any order) is shown as
+    one Dict, with names such as ``"sensors/camera"``.
     """
 
     actions: Any
@@ -124,21 +132,19 @@ class DummyVecEnv(BufferedVecEnv):
                 "for example `lambda: gym.make(...)` instead of `lambda: env`"
             )
         first = self.envs[0]
-        nested = is_nested(first.observation_space)
-        self._nesting = NestedObservation(first.observation_space) if nested else None
-        observation_space = first.observation_space if self._nesting is None else self._nesting.space
-        super().__init__(len(self.envs), observation_space, first.action_space)
+        self._flat = ObservationFlattener(first.observation_space)
+        shown = first.observation_space if is_flat_tuple(first.observation_space) else self._flat.space
+        super().__init__(len(self.envs), shown, first.action_space)
         self.metadata = first.metadata
-        self.bind(StepBuffers.allocate(observation_space, self.num_envs))
+        self.bind(StepBuffers.allocate(self._flat.space, self.num_envs))
 
     def bind(self, buffers: StepBuffers) -> None:
         """Write outcomes into these buffers from now on."""
         self._buffers = buffers
         self._infos: list[Info] = [{} for _ in self.envs]
         self._final_observations: dict[int, Observation] = {}
-        self._quiet_step = StepArrays(
-            buffers.observations, buffers.rewards, buffers.terminated, buffers.truncated, {}, {}
-        )
+        shown = self._shown(buffers.observations)
+        self._quiet_step = StepArrays(shown, buffers.rewards, buffers.terminated, buffers.truncated, {}, {})
 
     def reset(self) -> VecEnvObs:
         for index in range(self.num_envs):
@@ -146,7 +152,7 @@ class DummyVecEnv(BufferedVecEnv):
         self._clear_ends()
         self._reset_seeds()
         self._reset_options()
-        return copy_observation(self._buffers.observations)
+        return copy_observation(self._quiet_step.observations)
 
     def _reset_one(self, index: int, seed: int | None, options: dict[str, Any]) -> None:
         with self._blame(index):
@@ -166,7 +172,7 @@ class DummyVecEnv(BufferedVecEnv):
             if index not in self._final_observations:
                 info["TimeLimit.truncated"] = False
         dones = buffers.terminated | buffers.truncated
-        return copy_observation(buffers.observations), buffers.rewards.copy(), dones, infos
+        return copy_observation(self._quiet_step.observations), buffers.rewards.copy(), dones, infos
 
     def step_arrays(self, actions: Any) -> StepArrays:
         self._advance(actions)
@@ -205,7 +211,7 @@ class DummyVecEnv(BufferedVecEnv):
         buffers = self._buffers
         self._write(index, observation)
         # copied out of the buffer before the reset: an environment may reuse its observation array
-        final = copy_observation(observation_rows(buffers.observations, index))
+        final = self._shown(copy_observation(observation_rows(buffers.observations, index)))
         self._final_observations[index] = final
         buffers.terminated[index] = terminated
         buffers.truncated[index] = not terminated
@@ -217,8 +223,7 @@ class DummyVecEnv(BufferedVecEnv):
     def _write(self, index: int, observation: Any) -> None:
         observations = self._buffers.observations
         if isinstance(observations, dict):
-            if self._nesting is not None:
-                observation = self._nesting.flatten(observation)
+            observation = self._flat(observation)
             for key, rows in observations.items():
                 rows[index] = observation[key]
         else:
@@ -307,18 +312,20 @@ class DummyVecEnv(BufferedVecEnv):
 
 
 def require_gymnasium_env(env: Any) -> gym.Env[Any, Any]:
-    """``env`` itself if it is a gymnasium environment; a ``TypeError`` that says what to do otherwise."""
+    """``env`` itself if it is a gymnasium environment; an error that says what to do otherwise."""
     if isinstance(env, gym.Env):
         return env
     kind = f"{type(env).__module__}.{type(env).__qualname__}"
     if any(base.__module__.split(".")[0] == "gym" for base in type(env).__mro__):
-        raise TypeError(
+        raise NotAnEnvironmentError(
             f"{kind} is an environment of the old gym package; port it to gymnasium.Env, "
             "or wrap it with shimmy (GymV26CompatibilityV0 or GymV21CompatibilityV0)"
         )
     if hasattr(env, "possible_agents"):
-        raise TypeError(f"{kind} is an environment of PettingZoo: pass it, or a list of factories, to as_vec_env")
-    raise TypeError(f"expected a gymnasium.Env, got {kind}; derive the class from gymnasium.Env")
+        raise NotAnEnvironmentError(
+            f"{kind} is an environment of PettingZoo: pass it, or a list of factories, to as_vec_env"
+        )
+    raise NotAnEnvironmentError(f"expected a gymnasium.Env, got {kind}; derive the class from gymnasium.Env")
 
 
 def unwrap_wrapper(

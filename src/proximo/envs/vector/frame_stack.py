@@ -87,7 +87,10 @@ class StackedObservations:
         for key, part in parts.items():
             where = f" under key {key!r}" if key else ""
             if not isinstance(part, spaces.Box):
-                raise ArgumentTypeError(f"only Box observations, or a Dict of them, can be stacked; got {part}{where}")
+                raise ArgumentTypeError(
+                    f"only Box observations, or a Dict of them, can be stacked; got {part}{where} (as_vec_env(env) "
+                    "shows a Tuple as a Dict)"
+                )
             if not part.shape:
                 raise TypeError(f"a single number cannot be stacked; got {part}{where}: give it the shape (1,)")
             self._stacks[key] = _BoxStack(num_envs, n_stack, part, orders[key])

@@ -22,7 +22,7 @@ from proximo.envs.vector.vec_env import (
     map_final_observations,
     unwrap_vec_wrapper,
 )
-from proximo.errors import ArgumentValueError, ModelFileError, near_matches
+from proximo.errors import ArgumentValueError, MissingKeyError, ModelFileError, near_matches
 from proximo.files.plain_text import printable
 from proximo.functional.spaces import is_image_space
 from proximo.functional.statistics import RunningMeanStd
@@ -109,7 +109,8 @@ class VecNormalize(StepTransform):
             self.observation_space = spaces.Dict({**space.spaces, **shown})
         else:
             raise ValueError(
-                f"VecNormalize normalises Box observations or a Dict of them, got {space}; set norm_obs=False"
+                f"VecNormalize normalises Box observations or a Dict of them, got {space}; set norm_obs=False, or wrap "
+                "as_vec_env(env), which shows a Tuple as a Dict"
             )
 
     def _shown_space(self, space: spaces.Box) -> spaces.Box:
@@ -437,7 +438,9 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
 
 def _box_of(space: spaces.Dict, key: str) -> spaces.Box:
     if key not in space.spaces:
-        raise ValueError(f"norm_obs_keys has {key!r}, which the observations lack: {near_matches(key, space.spaces)}")
+        raise MissingKeyError(
+            f"norm_obs_keys has {key!r}, which the observations lack: {near_matches(key, space.spaces)}"
+        )
     part = space.spaces[key]
     if not isinstance(part, spaces.Box):
         raise ValueError(f"observation {key!r} is {part}, not a Box; name the keys to normalise in norm_obs_keys")

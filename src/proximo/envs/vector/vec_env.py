@@ -29,7 +29,7 @@ from proximo.data import Array, Info, Observation, StepArrays
 from proximo.envs.rendering import show_image, tile_images
 from proximo.envs.state.capture import no_state
 from proximo.envs.state.plain import join_rows, plain_copy, take_rows
-from proximo.errors import EnvironmentStateError
+from proximo.errors import ArgumentValueError, EnvironmentStateError
 from proximo.functional.actions import mask_rows
 from proximo.functional.spaces import Space
 from proximo.other_libraries import counts_as, stands_for
@@ -89,6 +89,8 @@ def copy_observation(observation: Observation) -> Observation:
     """A copy with the memory layout kept: a transposed image stays a view of contiguous planes."""
     if isinstance(observation, dict):
         return {key: value.copy(order="K") for key, value in observation.items()}
+    if isinstance(observation, tuple):  # as vector environments show those of a Tuple space
+        return tuple(copy_observation(part) for part in observation)
     return observation.copy(order="K")
 
 
@@ -136,7 +138,7 @@ class VecEnv(ABC):
             warnings.warn("the environment has no render_mode; taking None", stacklevel=4)
             render_modes = [None]
         if any(mode != render_modes[0] for mode in render_modes):
-            raise ValueError(f"all environments must have the same render_mode, got {render_modes}")
+            raise ArgumentValueError(f"all environments must have the same render_mode, got {render_modes}")
         self.render_mode: str | None = render_modes[0]
         shown = {None: [], "rgb_array": ["human", "rgb_array"]}.get(self.render_mode, [self.render_mode])
         self.metadata: dict[str, Any] = {"render_modes": shown}
@@ -394,6 +396,10 @@ class VecEnvWrapper(ForwardsToInner, VecEnv):
         observation_space: What the wrapper shows; None is the inner one.
         action_space: What the wrapper takes; None is the inner one.
         """
+        if not isinstance(venv, VecEnv) and counts_as(venv, VecEnv):  # one of Stable-Baselines3's own
+            from proximo.envs.adapters.foreign import ForeignVecEnvAdapter  # which needs this module
+
+            venv = ForeignVecEnvAdapter(venv)
         if not isinstance(venv, VecEnv):
             raise TypeError(
                 f"{type(self).__name__} wraps a proximo VecEnv, got {type(venv).__module__}.{type(venv).__name__}; "

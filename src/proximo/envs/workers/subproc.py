@@ -20,6 +20,7 @@ from proximo.envs.workers.supervision import RestartPolicy, WorkerDiedError, sum
 from proximo.envs.workers.worker import NOBODY, STEP, STEP_WITH_INFOS, Call, Opening, StepExtras
 from proximo.envs.workers.worker_pool import WorkerPool
 from proximo.errors import EnvironmentStateError, EnvWorkerError
+from proximo.functional.spaces import ObservationFlattener
 from proximo.other_libraries import stands_for
 
 __all__ = ["FAILURE_KEY", "SubprocVecEnv", "WorkerDiedError"]
@@ -90,7 +91,7 @@ class SubprocVecEnv(BufferedVecEnv):
         raise TypeError("SubprocVecEnv has worker processes, which cannot be copied or pickled; make a new one instead")
 
     def _share_memory(self) -> None:
-        layout = StepBuffers.layout(self.observation_space, self.num_envs)
+        layout = StepBuffers.layout(ObservationFlattener(self.observation_space).space, self.num_envs)
         layout["at_work"] = ((self.num_envs,), np.dtype(np.int64))
         array_actions = isinstance(
             self.action_space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
@@ -125,7 +126,7 @@ class SubprocVecEnv(BufferedVecEnv):
         self._take_reset_infos()
         self._reset_seeds()
         self._reset_options()
-        return copy_observation(self._buffers.observations)
+        return copy_observation(self._shown(self._buffers.observations))
 
     def step_async(self, actions: Any) -> None:
         with self._pool.closing_on(EnvWorkerError):
@@ -179,9 +180,8 @@ class SubprocVecEnv(BufferedVecEnv):
 
     def _whole_step(self, infos: dict[int, Info]) -> StepArrays:
         buffers = self._buffers
-        return StepArrays(
-            buffers.observations, buffers.rewards, buffers.terminated, buffers.truncated, *_in_order(infos)
-        )
+        shown = self._shown(buffers.observations)
+        return StepArrays(shown, buffers.rewards, buffers.terminated, buffers.truncated, *_in_order(infos))
 
     def _cut_off_broken(self, infos: dict[int, Info]) -> StepArrays:
         """Make the broken environments again; what they lost ends as a truncation where it was last seen."""
@@ -197,12 +197,13 @@ class SubprocVecEnv(BufferedVecEnv):
                 continue
             rewards[index], terminated[index], truncated[index], valid[index] = 0.0, False, True, False
             infos[index] = {
-                "terminal_observation": copy_observation(observation_rows(self._seen, index)),
+                "terminal_observation": self._shown(copy_observation(observation_rows(self._seen, index))),
                 "TimeLimit.truncated": True,
                 AUTORESET_KEY: True,
                 FAILURE_KEY: summary(cause),
             }
-        return StepArrays(buffers.observations, rewards, terminated, truncated, *_in_order(infos), valid)
+        shown = self._shown(buffers.observations)
+        return StepArrays(shown, rewards, terminated, truncated, *_in_order(infos), valid)
 
     @property
     def waiting(self) -> bool:

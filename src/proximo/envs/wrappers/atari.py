@@ -12,7 +12,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from proximo.data import Array, Info
 from proximo.envs.wrappers.monitor import Monitor
-from proximo.errors import MissingExtraError
+from proximo.errors import ArgumentTypeError, MissingExtraError
 
 NOOP, FIRE, SECOND = 0, 1, 2
 
@@ -200,7 +200,7 @@ class WarpFrame(gym.ObservationWrapper[Any, Any, Any]):
         """
         super().__init__(env)
         if not isinstance(env.observation_space, spaces.Box):
-            raise TypeError(f"WarpFrame needs image observations, got {env.observation_space}")
+            raise ArgumentTypeError(f"WarpFrame needs image observations, got {env.observation_space}")
         self.width, self.height = width, height
         self.observation_space = spaces.Box(0, 255, (height, width, 1), dtype=env.observation_space.dtype.type)
         self._cv2 = _opencv()

@@ -36,7 +36,7 @@ KEPT_EPISODES = 100
 """Episodes that a state remembers; it must not grow with a training."""
 
 
-class LoadMonitorResultsError(ProximoError):
+class LoadMonitorResultsError(ProximoError, AssertionError):
     """A folder without readable monitor files."""
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from proximo.data import Array, Info, Observation
+from proximo.errors import ArgumentValueError
 
 
 class TimeFeatureWrapper(gym.Wrapper[Any, Any, Any, Any]):
@@ -33,7 +34,7 @@ class TimeFeatureWrapper(gym.Wrapper[Any, Any, Any, Any]):
         space = env.observation_space
         box = space.spaces.get("observation") if isinstance(space, spaces.Dict) else space
         if not isinstance(box, spaces.Box) or len(box.shape) != 1:
-            raise ValueError(
+            raise ArgumentValueError(
                 "TimeFeatureWrapper extends a Box of one dimension, alone or as the part 'observation' of a Dict; "
                 f"this environment shows {space}"
             )

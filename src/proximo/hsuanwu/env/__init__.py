@@ -8,5 +8,8 @@ from proximo.envs.make_tensors import make_envpool_procgen_env as make_envpool_p
 from proximo.envs.make_tensors import make_minigrid_env as make_minigrid_env
 from proximo.envs.make_tensors import make_procgen_env as make_procgen_env
 from proximo.envs.make_tensors import make_tensor_env
+from proximo.hsuanwu import left_out
 
 make_rllte_env = make_tensor_env
+
+__getattr__ = left_out(__name__)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch import distributions as torch_distributions
 
-from proximo.errors import ArgumentTypeError
+from proximo.errors import ArgumentTypeError, ArgumentValueError
 from proximo.functional.spaces import Space, get_action_dim
 from proximo.networks.distributions.base import Distribution as Distribution
 from proximo.networks.distributions.base import sum_independent_dims as sum_independent_dims
@@ -68,6 +68,9 @@ def kl_divergence(dist_true: Distribution, dist_pred: Distribution) -> Tensor:
             f"and {type(dist_pred).__name__}"
         )
     if isinstance(dist_true, MultiCategoricalDistribution):
+        sizes, others = dist_true.action_dims, dist_pred.action_dims  # type: ignore[attr-defined]
+        if sizes != others:
+            raise ArgumentValueError(f"KL divergence needs two distributions of the same choices: {sizes} != {others}")
         pairs = zip(dist_true.distribution, dist_pred.distribution, strict=True)
         return torch.stack([torch_distributions.kl_divergence(p, q) for p, q in pairs], dim=1).sum(dim=1)
     if isinstance(dist_true, HybridDistribution):

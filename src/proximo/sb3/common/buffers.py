@@ -8,4 +8,5 @@ from proximo.rollout.storage import RolloutBuffer as DictRolloutBuffer
 __all__ = ["BaseBuffer", "DictRolloutBuffer", "RolloutBuffer"]
 
 _OFF_POLICY = ("DictReplayBuffer", "NStepReplayBuffer", "ReplayBuffer")
-__getattr__ = names_from(__name__, dict.fromkeys(_OFF_POLICY, "stable_baselines3.common.buffers"))
+_ALSO = ("common.type_aliases", "common.preprocessing", "common.utils", "common.vec_env")
+__getattr__ = names_from(__name__, dict.fromkeys(_OFF_POLICY, "stable_baselines3.common.buffers"), _ALSO)

@@ -14,4 +14,5 @@ from proximo.training.callbacks import StopTrainingOnMaxEpisodes as StopTraining
 from proximo.training.callbacks import StopTrainingOnNoModelImprovement as StopTrainingOnNoModelImprovement
 from proximo.training.callbacks import StopTrainingOnRewardThreshold as StopTrainingOnRewardThreshold
 
-__getattr__ = names_from(__name__, {"tqdm": "tqdm.rich"})  # which RL Zoo takes from here
+_ALSO = ("common.evaluation", "common.logger", "common.vec_env")
+__getattr__ = names_from(__name__, {"tqdm": "tqdm.rich"}, _ALSO)  # which RL Zoo takes from here

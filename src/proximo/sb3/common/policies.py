@@ -10,4 +10,5 @@ from proximo.sb3.common.type_aliases import Schedule as Schedule
 
 BaseModel = BasePolicy
 
-__getattr__ = names_from(__name__, {"ContinuousCritic": "stable_baselines3.common.policies"})
+_ALSO = ("common.torch_layers", "common.distributions", "common.preprocessing", "common.utils")
+__getattr__ = names_from(__name__, {"ContinuousCritic": "stable_baselines3.common.policies"}, _ALSO)

@@ -7,3 +7,6 @@ from proximo.envs.testing.environments import IdentityEnvBox as IdentityEnvBox
 from proximo.envs.testing.environments import IdentityEnvMultiBinary as IdentityEnvMultiBinary
 from proximo.envs.testing.environments import IdentityEnvMultiDiscrete as IdentityEnvMultiDiscrete
 from proximo.envs.testing.environments import SimpleMultiObsEnv as SimpleMultiObsEnv
+from proximo.other_libraries import names_from
+
+__getattr__ = names_from(__name__, {})

@@ -17,3 +17,6 @@ from proximo.envs import is_vecenv_wrapped as is_vecenv_wrapped
 from proximo.envs import sync_envs_normalization as sync_envs_normalization
 from proximo.envs import unwrap_vec_normalize as unwrap_vec_normalize
 from proximo.envs import unwrap_vec_wrapper as unwrap_vec_wrapper
+from proximo.other_libraries import names_from
+
+__getattr__ = names_from(__name__, {})

@@ -1,1 +1,5 @@
 """Policies with memory."""
+
+from proximo.other_libraries import names_from
+
+__getattr__ = names_from(__name__, {})
