@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class ProgressDisplay:
     """Shows the way to ``total_steps``: a live bar on a terminal, elsewhere a plain line now and then.
 
-    ``unit`` says what is counted. A ``transient`` display vanishes at its end, and shows nothing but the live bar.
+    ``unit`` says what is counted, ``steps_before`` how many of them were done when it starts. A ``transient`` display
+    vanishes at its end, and shows nothing but the live bar.
 
     Nothing refreshes it in the background: it is redrawn by each :meth:`update`, so the caller chooses the rate.
     While the live bar is shown, what is printed goes above it; without ``takes_prints``, to where it went before.
@@ -35,6 +36,7 @@ class ProgressDisplay:
         unit: str = "steps",
         transient: bool = False,
         takes_prints: bool = True,
+        steps_before: int = 0,
     ) -> None:
         self.total_steps = max(total_steps, 1)
         self.description = description
@@ -43,7 +45,7 @@ class ProgressDisplay:
         self.unit = unit
         self.transient = transient
         self.takes_prints = takes_prints
-        self._steps = 0
+        self._steps = steps_before
         self._mean_return: float | None = None
         self._started_at = 0.0
         self._next_plain_line = 0.0
@@ -57,10 +59,10 @@ class ProgressDisplay:
         self._console = self._console or Console()
         self._started_at = self._clock()
         self._next_plain_line = self._started_at + self.SECONDS_BETWEEN_PLAIN_LINES
-        self._history.append((self._started_at, 0))
+        self._history.append((self._started_at, self._steps))
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = _live_progress(self._console, self.transient, self.takes_prints)
-            self._live.add_task(self.description, total=self.total_steps, status="")
+            self._live.add_task(self.description, total=self.total_steps, completed=self._steps, status="")
             # also run when the display is dropped or the program ends: a lost display would leave the cursor hidden
             self._stop_live = weakref.finalize(self, self._live.stop)
             self._live.start()
