@@ -87,6 +87,16 @@ def test_live_bar_shows_percent_speed_times_and_return(clock):
     assert console.file.getvalue().endswith("\x1b[?25h")  # the cursor is shown again
 
 
+def test_many_updates_are_few_drawings_and_the_last_is_shown(clock):
+    console = terminal()
+    with ProgressDisplay(1000, console=console, clock=clock) as display:
+        for steps in range(1, 1001):
+            clock.now += 1 / 1024
+            display.update(steps)
+    assert 10 <= text_of(console).count("steps/s") <= 13
+    assert "100 % 1,024 steps/s" in text_of(console)
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_live_bar_keeps_to_one_line_on_a_narrow_terminal(clock, width):
     console = terminal(width)

@@ -20,11 +20,12 @@ class ProgressDisplay:
     ``unit`` says what is counted, ``steps_before`` how many of them were done when it starts. A ``transient`` display
     vanishes at its end, and shows nothing but the live bar.
 
-    Nothing refreshes it in the background: it is redrawn by each :meth:`update`, so the caller chooses the rate.
+    Nothing refreshes it in the background: :meth:`update` redraws it, at most ten times a second.
     While the live bar is shown, what is printed goes above it; without ``takes_prints``, to where it went before.
     """
 
     SECONDS_BETWEEN_PLAIN_LINES = 10.0
+    SECONDS_BETWEEN_DRAWINGS = 0.1  # a drawing takes as long as hundreds of small steps
     _UPDATES_FOR_SPEED = 600  # a minute of ten updates per second: several cycles of collecting and learning
 
     def __init__(
@@ -49,6 +50,7 @@ class ProgressDisplay:
         self._mean_return: float | None = None
         self._started_at = 0.0
         self._next_plain_line = 0.0
+        self._next_drawing = 0.0
         self._history: deque[tuple[float, int]] = deque(maxlen=self._UPDATES_FOR_SPEED)
         self._live: Progress | None = None
         self._stop_live: Callable[[], object] | None = None
@@ -74,8 +76,9 @@ class ProgressDisplay:
         self._mean_return = mean_return
         self._history.append((now, steps))
         if self._live is not None:
-            task = self._live.task_ids[0]
-            self._live.update(task, completed=min(steps, self.total_steps), status=self.status(), refresh=True)
+            if now >= self._next_drawing:
+                self._next_drawing = now + self.SECONDS_BETWEEN_DRAWINGS
+                self._draw()
         elif now >= self._next_plain_line:
             self._next_plain_line = now + self.SECONDS_BETWEEN_PLAIN_LINES
             self._print_plain_line()
@@ -83,10 +86,16 @@ class ProgressDisplay:
     def stop(self) -> None:
         """Leave the last state on the screen and give the terminal back."""
         if self._stop_live is not None:
+            self._draw()
             self._stop_live()
         else:
             self._print_plain_line()
         self._live, self._stop_live = None, None
+
+    def _draw(self) -> None:
+        if self._live is not None:
+            completed = min(self._steps, self.total_steps)
+            self._live.update(self._live.task_ids[0], completed=completed, status=self.status(), refresh=True)
 
     def status(self) -> str:
         """Speed, times and return, as shown beside the bar."""
