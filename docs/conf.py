@@ -26,6 +26,7 @@ extensions = [
     "reference_pages",
     "argument_tables",
     "source_pages",
+    "deployed_policy",
 ]
 exclude_patterns = ["_tools", "_static"]
 nitpicky = True

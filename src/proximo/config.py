@@ -135,7 +135,9 @@ def _check_value(name: str, value: Any, check: Check) -> None:
         return
     if not callable(value) and not isinstance(value, int | float):
         expected = LEARNING_RATE if check is LEARNING_RATE else SCHEDULE
-        raise ArgumentTypeError(f"{name} is {value!r}; expected {expected.expected}")
+        follows = isinstance(value, str) and value.startswith("kl_")
+        advice = "; a rate that follows the divergence is for PPO, RecurrentPPO, MaskablePPO, PPG and DAAC"
+        raise ArgumentTypeError(f"{name} is {value!r}; expected {expected.expected}{advice if follows else ''}")
     try:
         first, _ = FloatSchedule(value)(1.0), FloatSchedule(value)(0.0)
     except ValueError as error:

@@ -124,8 +124,8 @@ class OwnTrain(PPO):
         (lambda: PPO("MlpPolicy", "CartPole-v1", learning_rate="kl_-1"), "expected a number, a function"),
         (lambda: PPO("MlpPolicy", "CartPole-v1", learning_rate="3e-4"), "is the text '3e-4'"),
         (lambda: PPO("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01_1.0"), "begins with 1.0"),
-        (lambda: A2C("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01"), "learning_rate is 'kl_0.01'"),
-        (lambda: TRPO("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01"), "learning_rate is 'kl_0.01'"),
+        (lambda: A2C("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01"), "is 'kl_0.01'.* is for PPO, RecurrentPPO"),
+        (lambda: TRPO("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01"), "is 'kl_0.01'.* PPG and DAAC$"),
         (
             lambda: PPO("MlpPolicy", "CartPole-v1", learning_rate="kl_0.01", n_epochs=1, n_steps=64, batch_size=64),
             "one gradient step measures no divergence",

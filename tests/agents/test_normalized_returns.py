@@ -183,7 +183,7 @@ def test_switched_off_the_value_means_the_same() -> None:
 
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("algorithm", [PPO, PPG])
-@pytest.mark.parametrize("way", ["start_from", "set_parameters"])
+@pytest.mark.parametrize("way", ["start_from", "file", "dictionary"])
 def test_weights_come_with_their_units(way: str, algorithm: Any, normalized: bool, tmp_path: Any) -> None:
     """A new model says what the source said, at once and after a rollout, and also without normalize_returns."""
     observation = np.zeros((1, 4), np.float32)
@@ -202,7 +202,7 @@ def test_weights_come_with_their_units(way: str, algorithm: Any, normalized: boo
         start_from(model, tmp_path / "source.zip")
     else:
         model.learn(32)  # it has units of its own by now
-        model.set_parameters(tmp_path / "source.zip")
+        model.set_parameters(tmp_path / "source.zip" if way == "file" else source.get_parameters())
     assert model.return_moments == source.return_moments
     assert restored_value(model, observation) == restored_value(source, observation)
     model.learn(32)
@@ -212,13 +212,23 @@ def test_weights_come_with_their_units(way: str, algorithm: Any, normalized: boo
     )
 
 
-def test_weights_in_units_of_rewards_end_the_units_of_a_model(tmp_path: Any) -> None:
+@pytest.mark.parametrize("way", ["file", "dictionary"])
+def test_weights_in_units_of_rewards_end_the_units_of_a_model(way: str, tmp_path: Any) -> None:
     source = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, seed=1)
     source.save(tmp_path / "source.zip")
     model = PPO("MlpPolicy", scaled_cart_pole(), batch_size=32, **SMALL).learn(64)
-    model.set_parameters(tmp_path / "source.zip")
+    model.set_parameters(tmp_path / "source.zip" if way == "file" else source.get_parameters())
     observation = np.zeros((1, 4), np.float32)
     assert restored_value(model, observation) == restored_value(source, observation)
+
+
+def test_a_part_of_a_dictionary_leaves_the_units_as_they_are() -> None:
+    model = PPO("MlpPolicy", scaled_cart_pole(), batch_size=32, **SMALL).learn(64)
+    before, observation = model.return_moments, np.zeros((1, 4), np.float32)
+    value = restored_value(model, observation)
+    model.set_parameters({"policy": model.policy.state_dict()}, exact_match=False)
+    assert model.return_moments == before
+    assert restored_value(model, observation) == value
 
 
 def test_units_that_a_model_cannot_use_are_refused(tmp_path: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +96,15 @@ def test_inspect_shows_what_is_in_a_file(folder: Path, capsys: pytest.CaptureFix
     model.save_checkpoint("checkpoint.zip")
     assert main(["inspect", "checkpoint.zip"]) == 0
     assert "Proximo checkpoint" in capsys.readouterr().out
+
+
+def test_inspect_shows_classes_by_name(folder: Path) -> None:
+    """In a process that has loaded no algorithm."""
+    proximo.PPO("MlpPolicy", "CartPole-v1", **SMALL).save("model.zip")
+    words = [sys.executable, "-m", "proximo", "inspect", "model.zip"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"learner_class +PPOLearner\s", told)
+    assert '"$"' not in told
 
 
 def test_inspect_names_the_code_in_a_foreign_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,6 +67,15 @@ def test_meanings_of_fields_come_from_the_nearest_class():
     assert texts["gamma"] == "Discount factor."
 
 
+def test_the_frequency_of_noise_goes_with_gsde_of_flag_or_preset():
+    given = run_config(
+        parse_arguments(["Pendulum-v1", "--preset", "none", "--use-sde", "true", "--sde-sample-freq", "4"])
+    )
+    of_preset = run_config(parse_arguments(["Pendulum-v1", "--sde-sample-freq", "8"]))
+    assert given.preset.model_arguments()["sde_sample_freq"] == 4
+    assert of_preset.preset.model_arguments()["sde_sample_freq"] == 8
+
+
 def test_without_flags_the_preset_stands():
     assert config_of().preset == load_preset("ppo", "CartPole-v1")
 
@@ -115,6 +124,8 @@ def test_a_seed_is_drawn_once_and_kept():
         (["--seed", "-1"], "--seed is -1; expected at least 0"),
         (["--until", "1", "--eval-episodes", "0"], "--eval-episodes is 0; expected at least 1"),
         (["--preset", "CartPole-v2"], "did you mean 'CartPole-v1'"),
+        (["--sde-sample-freq", "4"], "--sde-sample-freq is 4, but nothing is drawn without gSDE"),
+        (["--sde-sample-freq", "4", "--use-sde", "false"], "give --use-sde true too"),
     ],
 )
 def test_bad_values(words, message):
@@ -134,6 +145,7 @@ def test_bad_values(words, message):
         (["--gama", "0.9"], "--gamma"),
         (["--policy-kwargs", "net_arch"], "expected TOML"),
         (["--normalize", "perhaps"], "expected true or false"),
+        (["--workers", "many"], "expected auto, cores or a number of worker processes such as 4, got 'many'"),
     ],
 )
 def test_words_that_cannot_be_read_are_explained(words, message, capsys):

@@ -46,6 +46,17 @@ def command(folder: Path, *words: str) -> tuple[list[str], dict[str, object]]:
     return [sys.executable, "-m", "proximo", *words], {"cwd": folder, "env": {**os.environ, "PYTHONPATH": path}}
 
 
+def test_the_first_training_says_why_it_waits(tmp_path):
+    (cache := tmp_path / "cache").mkdir(mode=0o700)
+    words, options = command(tmp_path, "train", "CartPole-v1", *WORDS[2:])
+    options["env"] |= {"PROXIMO_CACHE_DIR": str(cache)}
+    result = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, **options)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert [line.split(",")[0] for line in lines if "compiling" in line] == ["compiling kernels"]
+    assert "compiling" in "".join(lines[:2]), "before anything is trained"
+
+
 def test_what_workers_print_goes_to_a_file(folder):
     words, options = command(folder, *WORDS, "--workers", "--checkpoint-mode", "off")  # which would warn
     result = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, **options)

@@ -64,6 +64,14 @@ def test_help_of_plot_tells_real_defaults(capsys):
     assert "None" not in printed
 
 
+def test_help_of_report_asks_for_runs_only_where_they_are_needed(capsys):
+    with pytest.raises(SystemExit):
+        main(["report", "--help"])
+    printed = capsys.readouterr().out
+    assert "proximo report [-h] [RUN …]" in printed
+    assert "(required without --serve)" in " ".join(printed.replace("│", " ").split())
+
+
 def test_several_runs_are_a_row_each_and_a_mean_over_seeds(run, tmp_path, monkeypatch, capsys):
     results = {1: (10.0, 20.0), 2: (30.0, 40.0), 3: (20.0, 36.0)}
     monkeypatch.setattr(playing, "evaluate_run", lambda run, *_, **__: Evaluation(results[run.config.seed], (4, 6)))

@@ -21,6 +21,7 @@ ALGORITHMS = sorted(proximo.ALGORITHMS.values())
 SOMETIMES = {
     "rollout/success_rate", "rollout/intrinsic_reward_mean", "rollout/extrinsic_reward_mean", "train/std",
     "train/aug_policy_loss", "train/aug_value_loss", "train/skipped_minibatches", "train/clip_range_vf",
+    "train/return_mean", "train/return_std", "eval/mean_reward", "eval/mean_ep_length", "eval/success_rate",
 }  # fmt: skip
 
 

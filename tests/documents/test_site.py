@@ -74,6 +74,14 @@ def test_links_to_lines_lead_to_them(browser: Browser, address: str) -> None:
     assert lines[number - 1].strip() == "def combine("
 
 
+def test_an_exported_policy_plays_on_the_site(browser: Browser, address: str) -> None:
+    if not (SITE / "play").exists():
+        pytest.skip("the site was built without npm")
+    assert 'href="../play/index.html"' in (SITE / "guides" / "export.html").read_text("utf-8")
+    browser.open(f"{address}/play/index.html?speed=16")
+    browser.wait_for("game.steps > 100", 120)
+
+
 def test_every_equation_is_a_picture(browser: Browser, address: str) -> None:
     browser.open(f"{address}/algorithms/trpo.html")
     assert browser.evaluate("document.querySelectorAll('svg.equation path').length") > 20

@@ -330,6 +330,21 @@ def test_a_missing_package_is_said_before_anything_is_made(name, tmp_path, monke
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("key", [None, "short"])
+def test_wandb_without_a_login_is_said_before_anything_is_made(key, tmp_path):
+    """In a process of its own: wandb reads its settings once."""
+    variables = {name: value for name, value in os.environ.items() if name != "WANDB_API_KEY"}
+    variables |= {"WANDB_MODE": "online"} | ({} if key is None else {"WANDB_API_KEY": key})
+    words = ["train", *SHORT, "--steps", "256", "--track", "wandb", "--runs-dir", str(tmp_path / "runs")]
+    told = subprocess.run(
+        [sys.executable, "-m", "proximo", *words], env=variables, capture_output=True, text=True, timeout=300
+    )
+    assert told.returncode == 2, told.stderr
+    assert "log in with `wandb login`, or set WANDB_MODE=offline" in told.stderr
+    assert ("there is no API key on this machine" if key is None else "WANDB_API_KEY invalid") in told.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_store_that_cannot_be_used_is_said_before_anything_is_made(tmp_path, monkeypatch, capfd):
     monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "other").as_uri())

@@ -50,6 +50,19 @@ def test_plain_lines_come_now_and_then_without_control_characters(clock):
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", console.file.getvalue())
 
 
+def test_steps_from_before_are_progress_but_no_speed(clock):
+    elsewhere = Console(file=io.StringIO(), force_terminal=False, width=40)
+    console = terminal()
+    for shown in (elsewhere, console):
+        with ProgressDisplay(10_000, console=shown, clock=clock, steps_before=6000) as display:
+            clock.now += 10
+            display.update(7000)
+    text = "100 steps/s  0:10 elapsed  0:30 left"
+    assert f"training 7,000 of 10,000 steps (70 %)  {text}" in elsewhere.file.getvalue()
+    assert re.search(r"━╸ +60 % ", text_of(console))
+    assert re.search(rf"━╸ +70 % {text}", text_of(console))
+
+
 def test_a_transient_display_counts_in_its_unit_and_leaves_nothing(clock):
     elsewhere = Console(file=io.StringIO(), force_terminal=False, width=40)
     console = terminal()
@@ -72,6 +85,16 @@ def test_live_bar_shows_percent_speed_times_and_return(clock):
         display.update(1024)  # rollouts may overshoot
     assert "100 % 102 steps/s  0:10 elapsed" in text_of(console)
     assert console.file.getvalue().endswith("\x1b[?25h")  # the cursor is shown again
+
+
+def test_many_updates_are_few_drawings_and_the_last_is_shown(clock):
+    console = terminal()
+    with ProgressDisplay(1000, console=console, clock=clock) as display:
+        for steps in range(1, 1001):
+            clock.now += 1 / 1024
+            display.update(steps)
+    assert 10 <= text_of(console).count("steps/s") <= 13
+    assert "100 % 1,024 steps/s" in text_of(console)
 
 
 @pytest.mark.parametrize("width", [60, 80])

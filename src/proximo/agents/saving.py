@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 import torch
 
 from proximo.distributed import Group, join
-from proximo.functional.return_moments import RETURN_MOMENTS, ReturnMoments, stored_moments
+from proximo.functional.return_moments import RETURN_MOMENTS, ReturnMoments, stored_moments, stored_units
 from proximo.persistence import model_files, training_state
 from proximo.training.callbacks import BaseCallback
 
@@ -45,9 +45,12 @@ class FileSide:
     _versions_of: Any
 
     def get_parameters(self) -> dict[str, dict[str, Any]]:
-        """State dictionaries of policy and optimiser."""
+        """State dictionaries of policy and optimiser; once the value is in units of returns, these units too."""
         policy = self.policy  # type: ignore[attr-defined]
-        return {"policy": policy.state_dict(), "policy.optimizer": policy.optimizer.state_dict()}
+        parameters = {"policy": policy.state_dict(), "policy.optimizer": policy.optimizer.state_dict()}
+        if self.return_moments.count:
+            parameters[RETURN_MOMENTS] = stored_units(self.return_moments)
+        return parameters
 
     def set_parameters(
         self,
@@ -57,11 +60,15 @@ class FileSide:
     ) -> None:
         """Load weights (and optimiser state) from :meth:`get_parameters`' dictionary or from a model file.
 
-        With ``exact_match`` every part and every weight must be there; without, only what is given is changed. A file
-        of a model with ``normalize_returns`` also tells the units of its value, which a dictionary does not.
+        With ``exact_match`` every part and every weight must be there; without, only what is given is changed. The
+        units of the value come with the weights of a model with ``normalize_returns``; a whole dictionary without them
+        is in units of rewards.
         """
         if isinstance(load_path_or_dict, Mapping):
-            model_files.set_parameters(self, load_path_or_dict, exact_match)  # type: ignore[arg-type]
+            parameters = {name: part for name, part in load_path_or_dict.items() if name != RETURN_MOMENTS}
+            if exact_match or RETURN_MOMENTS in load_path_or_dict:
+                self._use_units(stored_moments(load_path_or_dict.get(RETURN_MOMENTS, {})))  # type: ignore[attr-defined]
+            model_files.set_parameters(self, parameters, exact_match)  # type: ignore[arg-type]
         else:
             model_files.load_parameters(self, load_path_or_dict, exact_match)  # type: ignore[arg-type]
 
@@ -152,9 +159,7 @@ class FileSide:
 
     def _own_tensors(self) -> dict[str, torch.Tensor]:
         """What an algorithm keeps in a model file beside the weights and their optimiser's state."""
-        if not self.return_moments.count:
-            return {}
-        return {RETURN_MOMENTS: torch.tensor(self.return_moments.numbers(), dtype=torch.float64)}
+        return stored_units(self.return_moments) if self.return_moments.count else {}
 
     def _load_own_tensors(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take over what :meth:`_own_tensors` gave."""

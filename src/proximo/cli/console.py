@@ -17,6 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 
+from proximo import compilation
 from proximo.training.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ def listening_to_warnings(listener: Callable[[str], object]) -> Iterator[None]:
         yield
     finally:
         _warning_listeners.remove(listener)
+
+
+def show_compiling() -> None:
+    """Say that kernels are compiled, which takes seconds, also while what others print is kept away."""
+    compilation.announce = lambda message: output().print(message, markup=False)
 
 
 def show_warnings_as_lines() -> None:

@@ -130,7 +130,12 @@ def workers_of(text: str) -> int | str:
     >>> workers_of("cores"), workers_of("2")
     ('cores', 2)
     """
-    return text if text in ("auto", "cores") else whole_number(text)
+    if text in ("auto", "cores"):
+        return text
+    try:
+        return whole_number(text)
+    except ValueError as error:
+        raise ValueError(f"expected auto, cores or a number of worker processes such as 4, got {text!r}") from error
 
 
 def seed_numbers(text: str) -> tuple[int, ...]:

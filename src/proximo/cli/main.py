@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from proximo.cli.console import errors, output, show_error, show_everything, show_warnings_as_lines
+from proximo.cli.console import errors, output, show_compiling, show_error, show_everything, show_warnings_as_lines
 from proximo.errors import ProximoError, near_matches
 
 # imported when run: `proximo --help` does not wait for PyTorch
@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     show_warnings_as_lines()
+    show_compiling()
     show_everything(debug)
     try:
         return run_command(words)

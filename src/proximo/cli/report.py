@@ -35,7 +35,9 @@ EXAMPLES = (
 class Report:
     """Which runs to report on, and where to."""
 
-    runs: RunFolders = flag("Run folders, as made by proximo train, or folders that hold such.", ())
+    runs: Annotated[RunFolders, tyro.conf.arg(metavar="[RUN …]", help_behavior_hint="(required without --serve)")] = (
+        flag("Run folders, as made by proximo train, or folders that hold such.", ())
+    )
     output: Annotated[OptionalPath, tyro.conf.arg(aliases=["-o"]), default_is("report.html")] = flag(
         "File of the page.", None
     )

@@ -118,7 +118,7 @@ class Train:
     )
     workers: Annotated[int | str, one_word(workers_of, "{auto,cores}|INT")] = flag(
         "Worker processes that step the environments: auto times a few steps and decides, 0 has none, a number has so "
-        "many, cores (or nothing) one for each core. The training is the same.",
+        "many, cores (or no word) one for each core. The training is the same.",
         "auto",
     )
     on_env_failure: Literal["raise", "restart"] = flag(
@@ -380,6 +380,13 @@ def run_config(arguments: Train) -> RunConfig:
     for name in ("policy_kwargs", "use_sde", "sde_sample_freq"):
         if (value := getattr(arguments, name)) is not None:
             changes[name] = value
+    if arguments.sde_sample_freq is not None and not changes.get(
+        "use_sde", base.preset.model_arguments().get("use_sde")
+    ):
+        raise ValueError(
+            f"--sde-sample-freq is {arguments.sde_sample_freq}, but nothing is drawn without gSDE; give --use-sde true "
+            "too"
+        )
     changes |= named_parts(arguments)
     settings = {
         "n_timesteps": arguments.steps,

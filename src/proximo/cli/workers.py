@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -26,6 +27,8 @@ START_SECONDS = 5.0
 WORTH = 1.3  # times as fast, or it is not worth the processes
 WARM_UP, STEPS, SECONDS = 5, 100, 0.2  # a timing ends after so many steps, or that time
 
+_ENVIRONMENT = re.compile(r"-v\d+$|[:/]")  # what marks the id of an environment
+
 
 class Decision(NamedTuple):
     workers: int  # 0: in the training's own process
@@ -37,7 +40,7 @@ class Decision(NamedTuple):
 
 
 def with_value(words: Sequence[str]) -> list[str]:
-    """``--workers`` alone means one for each core.
+    """``--workers`` alone, at the end or before a flag or the id of an environment, means one for each core.
 
     >>> with_value(["CartPole-v1", "--workers"]), with_value(["--workers", "2"]), with_value(["--workers", "--video"])
     (['CartPole-v1', '--workers', 'cores'], ['--workers', '2'], ['--workers', 'cores', '--video'])
@@ -45,7 +48,7 @@ def with_value(words: Sequence[str]) -> list[str]:
     given: list[str] = []
     for word, following in pairwise([*words, ""]):
         given.append(word)
-        if word == "--workers" and following not in ("auto", "cores") and not following.lstrip("-").isdecimal():
+        if word == "--workers" and (not following or following.startswith("--") or _ENVIRONMENT.search(following)):
             given.append("cores")
     return given
 

@@ -54,6 +54,11 @@ class ReturnMoments:
         return self.mean, self.variance, self.count
 
 
+def stored_units(moments: ReturnMoments) -> dict[str, torch.Tensor]:
+    """The moments as an algorithm keeps them in a model file: what :func:`stored_moments` reads."""
+    return {RETURN_MOMENTS: torch.tensor(moments.numbers(), dtype=torch.float64)}
+
+
 def stored_moments(tensors: Mapping[str, torch.Tensor]) -> ReturnMoments:
     """Those among the tensors that an algorithm keeps in a model file; without them, values are in units of rewards."""
     stored = tensors.get(RETURN_MOMENTS)

@@ -264,7 +264,10 @@ class BasePolicy(nn.Module, ABC):
         }
 
     def save(self, path: str | Path) -> None:
-        """Write constructor arguments and weights as a safe archive (no pickle)."""
+        """Write constructor arguments and weights as a safe archive (no pickle).
+
+        The units of a value that was trained with ``normalize_returns`` are the model's: its own ``save`` has them.
+        """
         fields, needs = encode_fields(self._get_constructor_parameters())
         manifest: dict[str, Any] = {"content": "policy", "fields": fields, "needs": needs}
         write_archive(path, manifest, {"policy": self.state_dict()})

@@ -130,6 +130,9 @@ def _encoded(value: Any, budgets: Budgets) -> str:
     try:
         return _shown(_plain(decode(value, budgets=budgets)))
     except ModelFileError:  # of a class that an extension registers, say
+        match value:
+            case {"$": "class", "value": str(name)}:
+                return printable(name)
         return printable(json.dumps(value))
 
 

@@ -449,6 +449,7 @@ class _DumpLogs(BaseCallback):
 class ProgressBarCallback(BaseCallback):
     """Shows how far the training is, how fast it goes and the latest mean return, redrawn ten times a second.
 
+    A training that goes on (``reset_num_timesteps=False``, a resume) is shown whole, with the steps from before.
     ``console`` is where, and then prints of others stay where they go; standard output by default, and they go above.
     """
 
@@ -461,19 +462,16 @@ class ProgressBarCallback(BaseCallback):
         super().__init__()
         self._console = console
         self._display: ProgressDisplay | None = None
-        self._first_timestep = 0
         self._next_update = 0.0
 
     def wants_steps(self) -> bool:
         return self._is_writer
 
     def _on_training_start(self) -> None:
-        self._first_timestep = self.num_timesteps
         if not self._is_writer:
             return
-        steps = self.locals["total_timesteps"] - self._first_timestep
         place: dict[str, Any] = {} if self._console is None else {"console": self._console, "takes_prints": False}
-        self._display = ProgressDisplay(steps, **place)
+        self._display = ProgressDisplay(self.locals["total_timesteps"], steps_before=self.num_timesteps, **place)
         self._display.start()
         self._next_update = 0.0
 
@@ -489,7 +487,7 @@ class ProgressBarCallback(BaseCallback):
         if self._display is not None:
             episodes = getattr(self.model, "ep_info_buffer", None)
             mean_return = float(np.mean([episode["r"] for episode in episodes])) if episodes else None
-            self._display.update(self.model.num_timesteps - self._first_timestep, mean_return)
+            self._display.update(self.model.num_timesteps, mean_return)
 
     def _on_training_end(self) -> None:
         self._update()

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 class ProgressDisplay:
     """Shows the way to ``total_steps``: a live bar on a terminal, elsewhere a plain line now and then.
 
-    ``unit`` says what is counted. A ``transient`` display vanishes at its end, and shows nothing but the live bar.
+    ``unit`` says what is counted, ``steps_before`` how many of them were done when it starts. A ``transient`` display
+    vanishes at its end, and shows nothing but the live bar.
 
-    Nothing refreshes it in the background: it is redrawn by each :meth:`update`, so the caller chooses the rate.
+    Nothing refreshes it in the background: :meth:`update` redraws it, at most ten times a second.
     While the live bar is shown, what is printed goes above it; without ``takes_prints``, to where it went before.
     """
 
     SECONDS_BETWEEN_PLAIN_LINES = 10.0
+    SECONDS_BETWEEN_DRAWINGS = 0.1  # a drawing takes as long as hundreds of small steps
     _UPDATES_FOR_SPEED = 600  # a minute of ten updates per second: several cycles of collecting and learning
 
     def __init__(
@@ -35,6 +37,7 @@ class ProgressDisplay:
         unit: str = "steps",
         transient: bool = False,
         takes_prints: bool = True,
+        steps_before: int = 0,
     ) -> None:
         self.total_steps = max(total_steps, 1)
         self.description = description
@@ -43,10 +46,11 @@ class ProgressDisplay:
         self.unit = unit
         self.transient = transient
         self.takes_prints = takes_prints
-        self._steps = 0
+        self._steps = steps_before
         self._mean_return: float | None = None
         self._started_at = 0.0
         self._next_plain_line = 0.0
+        self._next_drawing = 0.0
         self._history: deque[tuple[float, int]] = deque(maxlen=self._UPDATES_FOR_SPEED)
         self._live: Progress | None = None
         self._stop_live: Callable[[], object] | None = None
@@ -57,10 +61,10 @@ class ProgressDisplay:
         self._console = self._console or Console()
         self._started_at = self._clock()
         self._next_plain_line = self._started_at + self.SECONDS_BETWEEN_PLAIN_LINES
-        self._history.append((self._started_at, 0))
+        self._history.append((self._started_at, self._steps))
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = _live_progress(self._console, self.transient, self.takes_prints)
-            self._live.add_task(self.description, total=self.total_steps, status="")
+            self._live.add_task(self.description, total=self.total_steps, completed=self._steps, status="")
             # also run when the display is dropped or the program ends: a lost display would leave the cursor hidden
             self._stop_live = weakref.finalize(self, self._live.stop)
             self._live.start()
@@ -72,8 +76,9 @@ class ProgressDisplay:
         self._mean_return = mean_return
         self._history.append((now, steps))
         if self._live is not None:
-            task = self._live.task_ids[0]
-            self._live.update(task, completed=min(steps, self.total_steps), status=self.status(), refresh=True)
+            if now >= self._next_drawing:
+                self._next_drawing = now + self.SECONDS_BETWEEN_DRAWINGS
+                self._draw()
         elif now >= self._next_plain_line:
             self._next_plain_line = now + self.SECONDS_BETWEEN_PLAIN_LINES
             self._print_plain_line()
@@ -81,10 +86,16 @@ class ProgressDisplay:
     def stop(self) -> None:
         """Leave the last state on the screen and give the terminal back."""
         if self._stop_live is not None:
+            self._draw()
             self._stop_live()
         else:
             self._print_plain_line()
         self._live, self._stop_live = None, None
+
+    def _draw(self) -> None:
+        if self._live is not None:
+            completed = min(self._steps, self.total_steps)
+            self._live.update(self._live.task_ids[0], completed=completed, status=self.status(), refresh=True)
 
     def status(self) -> str:
         """Speed, times and return, as shown beside the bar."""

@@ -29,6 +29,23 @@ class WandbRun(TrackedRun):
     def check(cls) -> None:
         if importlib.util.find_spec("wandb") is None:
             raise MissingExtraError("wandb", "wandb", "tracking with Weights & Biases")
+        import wandb
+
+        # a prompt for the key would go unseen: the command line keeps what libraries print away from the terminal
+        is_offline = wandb.setup().settings.mode in ("offline", "disabled", "dryrun")
+        try:
+            has_key = is_offline or wandb.run is not None or wandb.login(prompt=False, verify=False)
+        except wandb.Error as error:
+            raise cls._refusal(str(error)) from error
+        if not has_key:
+            raise cls._refusal("there is no API key on this machine")
+
+    @staticmethod
+    def _refusal(reason: str) -> TrackerError:
+        return TrackerError(
+            f"Weights & Biases begins no run: {reason.rstrip('.')}; log in with `wandb login`, or set "
+            "WANDB_MODE=offline and send the run later with `wandb sync`"
+        )
 
     def _open(self, identity: Mapping[str, str], group: str | None) -> dict[str, str]:
         import wandb
@@ -46,10 +63,7 @@ class WandbRun(TrackedRun):
                 settings=wandb.Settings(console="off"),
             )
         except (wandb.Error, OSError, ValueError) as error:
-            raise TrackerError(
-                f"Weights & Biases begins no run: {error}; log in with `wandb login`, or set WANDB_MODE=offline and "
-                "send the run later with `wandb sync`"
-            ) from error
+            raise self._refusal(str(error)) from error
         return {"id": run_id}
 
     def _write_values(self, values: dict[str, float | str], step: int) -> None:
