@@ -39,12 +39,12 @@ def test_exchanges(tmp_path):
 
 def test_processes_that_cannot_be_connected_end_in_time(tmp_path):
     for rank, error in enumerate(launch(fail_to_connect, folder=tmp_path)):
-        assert f"rank {rank} has not met all of the 2 processes" in error
+        assert f"rank {rank} has not found all of the 2 processes" in error
 
 
 def test_a_process_that_never_starts_is_missed(tmp_path):
     first, second = launch(meet_too_few, folder=tmp_path)
-    assert "rank 0 has not met all of the 3 processes" in first
+    assert "rank 0 has not found all of the 3 processes" in first
     assert "within 1 s" in first
     assert "rank 1 has waited 1 s for rank 0 of 3 to start" in second
 

@@ -49,9 +49,10 @@ def test_two_hosts_train_what_one_process_does(hosts, alone, tmp_path):
 
 
 def test_lost_packets_and_delay_change_nothing_but_time(hosts, alone, tmp_path):
-    if (obstacle := hosts.disturb("loss", "1%", "delay", "20ms")) is not None:
-        pytest.skip(f"tc netem: {obstacle}")
+    if (obstacle := hosts.spoil(loss=0.01, delay=0.02)) is not None:
+        pytest.skip(obstacle)
     train_on_both(hosts, tmp_path)
+    assert hosts.bad_cable.lost > 0
     (folder,) = [folder for folder in (tmp_path / "host-0", tmp_path / "host-1") if folder.exists()]
     assert_same_run(only_run(folder), alone)
 

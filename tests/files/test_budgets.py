@@ -78,8 +78,8 @@ def test_texts_for_messages_walk_nothing() -> None:
     [
         (b"a = " + b"[" * 100_000, "not valid TOML"),
         (b"a = " + b"[" * 40 + b"]" * 40, "nested deeper than 32"),
-        (b"a." * 5000 + b"a = 1", "nested deeper than 32"),
-        (b"[" + b"a." * 60_000 + b"a]\n" + b"b = 1\n" * 30, "dotted names"),
+        (b"a." * 5000 + b"a = 1", "dotted name of more than 32 parts"),
+        (b"[" + b"a." * 60_000 + b"a]\n" + b"b = 1\n" * 30, "dotted name of more than 32 parts"),
         (b"a = " + b"9" * 5000, "not valid TOML"),
         (b"a = 0x" + b"f" * 5000, "an integer of 20000 bits"),
         (b"a = 1979-05-27", "holds a date"),

@@ -105,7 +105,7 @@ def _check_replaced(needs: Mapping[str, str], replaced: Mapping[str, Any], sourc
     if missing and all(name in REPLACEABLE for name in missing):
         listed = ", ".join(f"{name} ({ascii(needs[name])[1:-1]:.80})" for name in missing)
         flags = " ".join(REPLACEABLE[name] for name in missing)
-        raise ValueError(f"{source} holds code, which is not run, as {listed}; give a number in its place: {flags}")
+        raise ModelFileError(f"{source} holds code, which is not run, as {listed}; give a number in its place: {flags}")
 
 
 def _agent(name: Any, source: Path) -> type[OnPolicyAlgorithm]:

@@ -127,7 +127,10 @@ def _check_family(saved: str, model_class: type[OnPolicyAlgorithm], path: object
 def _adjusted_fields(saved: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Adjust what the two libraries keep differently."""
     fields = dict(saved)
-    policy_kwargs = dict(fields.get("policy_kwargs") or {})
+    policy_kwargs = fields.get("policy_kwargs") or {}
+    if not isinstance(policy_kwargs, dict):
+        raise ModelFileError(f"policy_kwargs of the model is {brief(policy_kwargs)}; expected a dictionary")
+    policy_kwargs = dict(policy_kwargs)
     policy_kwargs.pop("device", None)
     architecture = policy_kwargs.get("net_arch")
     if isinstance(architecture, list) and architecture and isinstance(architecture[0], dict):
