@@ -53,6 +53,14 @@ def exchange_everything() -> dict[str, Any]:
     }
 
 
+def messages_of_training(name: str, n_steps: int, iterations: int) -> int:
+    """How many exchanges a training has."""
+    model = make_model(name, 4, n_steps=n_steps)
+    before = group_here().messages
+    model.learn(iterations * n_steps * 8)
+    return group_here().messages - before
+
+
 class StepSpy(BaseCallback):
     """Asks for the end at a step of one rank's rollout, and counts its calls."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from group_functions import messages_of_training
 from launching import launch
 from trainings import train_all
 
@@ -17,6 +18,7 @@ CASES: list[tuple[str, tuple[int, ...], int, dict[str, Any]]] = [
     ("scales", (3, 5), 600, {}),
     ("mirror", (3, 5), 600, {}),
     ("normalized", (3, 5), 600, {}),
+    ("normalized_per_rollout", (3, 5), 600, {}),
     ("target_kl", (4, 4), 800, {}),
     ("sde", (3, 3), 450, {}),
     ("masks", (3, 5), 600, {}),
@@ -55,6 +57,14 @@ def test_bit_equal_to_one_process(together, by_one, index):
     for rank in range(2):
         assert_equal(together[rank][index], alone)
         np.testing.assert_equal(together[rank][index]["metrics"], alone["metrics"])
+
+
+def test_statistics_per_rollout_are_exchanged_once_however_long_it_is(tmp_path):
+    def messages(name: str, n_steps: int) -> int:
+        return launch(messages_of_training, name, n_steps, 3, folder=tmp_path)[0]
+
+    assert messages("normalized_per_rollout", 192) == messages("normalized_per_rollout", 96)
+    assert messages("normalized", 192) == messages("normalized", 96) + 3 * 96
 
 
 def test_cases_reach_what_they_are_for(together):

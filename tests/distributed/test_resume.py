@@ -11,7 +11,7 @@ from trainings import begin_all, go_on_all, train, train_all
 
 TOTAL = 24 * 8 * 4
 # case, environments of two processes, changes; PPG stops within a phase
-CASES = [("normalized", (3, 5), {}), ("ppg", (3, 5), {})]
+CASES = [("normalized", (3, 5), {}), ("normalized_per_rollout", (3, 5), {}), ("ppg", (3, 5), {})]
 # close to one process, not equal to it: sharded updates round otherwise
 SHARDED = [("ppg", (3, 5), {"backend": "torch", "policy_kwargs": STEADY}), ("lstm", (3, 5), {})]
 NAMES = [name for name, _, _ in CASES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -55,8 +55,10 @@ class Walk(gym.Env[Any, Any]):
         return np.array([self.place > -0.8, True, self.place < 0.8])
 
 
-def environments(count: int, normalize: bool = False, **arguments: Any) -> VecEnv:
+def environments(count: int, normalize: bool | Literal["rollout"] = False, **arguments: Any) -> VecEnv:
     env = make_vec_env(Walk, n_envs=count, env_kwargs=arguments, seed=5)
+    if normalize == "rollout":
+        return VecNormalize(env, gamma=0.9, update_every="rollout")
     return VecNormalize(env, gamma=0.9) if normalize else env
 
 
@@ -66,10 +68,11 @@ CONTINUOUS = {"continuous": True}
 MIRROR = Mirror(observation_signs=[-1, -1, 1], action_signs=[-1, -1])
 
 # name → (class, policy, arguments, arguments of the environments, normalised)
-CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, Any], bool]] = {
+CASES: dict[str, tuple[Any, str, dict[str, Any], dict[str, Any], bool | Literal["rollout"]]] = {
     "discrete": (PPO, "MlpPolicy", PPO_SMALL, {}, False),
     "box": (PPO, "MlpPolicy", PPO_SMALL, CONTINUOUS, False),
     "normalized": (PPO, "MlpPolicy", PPO_SMALL, CONTINUOUS, True),
+    "normalized_per_rollout": (PPO, "MlpPolicy", PPO_SMALL, CONTINUOUS, "rollout"),
     "target_kl": (PPO, "MlpPolicy", {**PPO_SMALL, "target_kl": 0.003, "n_epochs": 6}, {}, False),
     "sde": (PPO, "MlpPolicy", {**PPO_SMALL, "use_sde": True, "sde_sample_freq": 5}, CONTINUOUS, False),
     "rnd": (PPO, "MlpPolicy", {**PPO_SMALL, "intrinsic_reward": RND}, {}, False),

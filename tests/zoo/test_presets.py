@@ -188,6 +188,11 @@ def test_a_file_of_one_preset(tmp_path):
     assert (preset.name, preset.normalize, preset.arguments) == ("tuned", {"norm_obs": False}, {"vf_coef": 0.1})
 
 
+def test_a_preset_may_update_statistics_per_rollout():
+    preset = named_preset("ppo", "CartPole-v1").changed(n_envs=1, normalize={"update_every": "rollout"})
+    assert make_preset_env(preset, "CartPole-v1").update_every == "rollout"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

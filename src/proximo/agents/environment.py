@@ -14,7 +14,13 @@ from proximo.agents.together import TogetherSide, share_statistics
 from proximo.data import Array, Info, Observation
 from proximo.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from proximo.envs.adapters.foreign import without_adapter
-from proximo.envs.vector.normalize import has_seen_nothing, load_normalizer_state, normalizer_settings, normalizer_state
+from proximo.envs.vector.normalize import (
+    has_seen_nothing,
+    load_normalizer_state,
+    normalizer_settings,
+    normalizer_state,
+    normalizers,
+)
 from proximo.errors import ArgumentValueError
 from proximo.exploration import IntrinsicReward
 from proximo.functional.spaces import Space, check_for_correct_spaces
@@ -107,7 +113,10 @@ class EnvironmentSide(TogetherSide):
         return self._collector
 
     def _check_own_collection(self) -> None:
-        """Say, once, that a ``collect_rollouts`` of the user's has left out the intrinsic reward."""
+        """End the rollout of a ``collect_rollouts`` of the user's; say, once, that the intrinsic reward is left out."""
+        if self.runtime.group is None:  # processes that train together refuse such a collection
+            for normalizer in normalizers(self.env):
+                normalizer.end_rollout()  # the library's own has left nothing to do
         if self.intrinsic_reward is None or self._rewards_are_shaped:
             return
         self._rewards_are_shaped = True  # as far as anybody wants to know

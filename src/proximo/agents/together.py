@@ -10,7 +10,8 @@ import torch
 
 from proximo.backends.runtime import Runtime
 from proximo.distributed import join
-from proximo.envs import VecEnv, VecEnvWrapper, VecNormalize
+from proximo.envs import VecEnv
+from proximo.envs.vector.normalize import normalizers
 from proximo.rollout.collector import Collector
 from proximo.rollout.exchange import RolloutExchange
 from proximo.rollout.storage import RolloutBuffer, is_stock
@@ -121,7 +122,5 @@ class TogetherSide:
 
 def share_statistics(env: VecEnv, exchange: RolloutExchange) -> None:
     """Let every ``VecNormalize`` around the environments learn from those of all processes."""
-    while isinstance(env, VecEnvWrapper):
-        if isinstance(env, VecNormalize):
-            env.share_with(exchange.group, exchange.shares)
-        env = env.venv
+    for normalizer in normalizers(env):
+        normalizer.share_with(exchange.group, exchange.shares)

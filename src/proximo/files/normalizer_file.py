@@ -33,6 +33,7 @@ FOREIGN_STATISTICS = Name("stable_baselines3.common.running_mean_std", "RunningM
 PARTS = ("mean", "var", "count")
 FLAGS = ("training", "norm_obs", "norm_reward")
 NUMBERS = ("clip_obs", "clip_reward", "gamma", "epsilon")
+CHOICES = {"update_every": ("step", "rollout")}  # not in Stable-Baselines3's
 
 
 class NormalizerFile(NamedTuple):
@@ -140,7 +141,7 @@ def foreign_pickle(content: NormalizerFile) -> bytes:
         raise ValueError("the file holds no statistics of observations, and the other library needs their shape")
     is_dict = "" not in boxes
     attributes: dict[str, Inert] = {
-        **settings,
+        **{name: value for name, value in settings.items() if name not in CHOICES},
         "observation_space": inert_value(spaces.Dict(boxes) if is_dict else boxes[""]),
         "obs_rms": {key: statistics[f"obs_rms/{key}"] for key in boxes} if is_dict else statistics["obs_rms"],
         "ret_rms": statistics["ret_rms"],
@@ -160,13 +161,15 @@ def _foreign_statistics(state: Mapping[str, Array], name: str) -> Made:
 
 def checked_settings(settings: Any) -> dict[str, Any]:
     """Settings of a file as the arguments of ``VecNormalize`` that they must be."""
-    if not isinstance(settings, dict) or settings.keys() - {*FLAGS, *NUMBERS, "norm_obs_keys"}:
+    if not isinstance(settings, dict) or settings.keys() - {*FLAGS, *NUMBERS, *CHOICES, "norm_obs_keys"}:
         raise ModelFileError("its settings are not the arguments of VecNormalize")
     for name, value in settings.items():
         if name in FLAGS:
             fits = isinstance(value, bool)
         elif name in NUMBERS:
             fits = _is_number(value)
+        elif name in CHOICES:
+            fits = value in CHOICES[name]
         else:
             fits = value is None or (isinstance(value, list) and all(isinstance(key, str) for key in value))
         if not fits:

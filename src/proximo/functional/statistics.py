@@ -51,6 +51,51 @@ class RunningMeanStd:
         self.count = total
 
 
+class RowMoments:
+    """Number, mean and sum of squared deviations of what each row of a batch showed over time (Welford), in float64.
+
+    Each row is summed up by itself, so that nothing depends on which rows are together in a batch.
+
+    >>> moments = RowMoments(2, ())
+    >>> moments.add(np.array([1.0, 5.0]))
+    >>> moments.add(np.array([3.0, 7.0]), np.array([True, False]))
+    >>> moments.count.tolist(), moments.mean.tolist(), moments.squares.tolist()
+    ([2.0, 1.0], [2.0, 5.0], [2.0, 0.0])
+    """
+
+    def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
+        """Arguments:
+        rows: Rows of a batch.
+        shape: Shape of one row.
+        """
+        self.count: NDArray[np.float64] = np.zeros(rows)
+        self.mean: NDArray[np.float64] = np.zeros((rows, *shape))
+        self.squares: NDArray[np.float64] = np.zeros((rows, *shape))
+
+    def add(self, batch: Array, rows: Array | None = None) -> None:
+        """Take in a batch, of which only the ``rows`` that are true count, if they are given."""
+        column = (-1, *(1,) * (batch.ndim - 1))
+        if rows is None:
+            self.count += 1.0
+        else:
+            self.count += rows
+            batch = np.where(rows.reshape(column), batch, self.mean)  # one that does not count deviates by nothing
+        deviations = batch - self.mean
+        self.mean += deviations / np.maximum(self.count, 1.0).reshape(column)
+        deviations *= batch - self.mean
+        self.squares += deviations
+
+    def merge_into(self, statistics: RunningMeanStd) -> None:
+        """Let ``statistics`` take in all rows, one after the other."""
+        for count, mean, squares in zip(self.count.tolist(), self.mean, self.squares, strict=True):
+            if count:
+                statistics.update_from_moments(mean, squares / count, count)
+
+    def arrays(self) -> dict[str, Array]:
+        """Count, mean and sum of squares, [row, …]: the memory itself."""
+        return {"count": self.count, "mean": self.mean, "squares": self.squares}
+
+
 def explained_variance(y_pred: Array, y_true: Array) -> float:
     """1 − Var(target − prediction) / Var(target): 1 is perfect, 0 no better than a constant, NaN for constant targets.
 

@@ -21,6 +21,7 @@ from proximo.data import (
     join_observations,
     observation_rows,
 )
+from proximo.envs.vector.normalize import normalizers
 from proximo.envs.vector.vec_env import VecEnv, arrays_from_step, copy_observation
 from proximo.functional.spaces import get_obs_shape, obs_as_tensor
 from proximo.functional.statistics import check_finite_rollout, check_finite_row
@@ -139,6 +140,8 @@ class Collector:
             buffer.rollout.action_masks = np.ones(shape, np.bool_)
         self._broken = BrokenSteps(buffer.buffer_size, buffer.n_envs) if self.skip_non_finite else None
         stopped_at = self._collect_steps(backend, buffer, listener, context)
+        for normalizer in normalizers(self.env):
+            normalizer.end_rollout()
         if self.exchange is not None:
             return self._collect_together(self.exchange, backend, buffer, whole, stopped_at)
         if stopped_at is not None:

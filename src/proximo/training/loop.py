@@ -32,7 +32,7 @@ class Trainable(Protocol):
         """Fill the rollout buffer; False when a callback ended the training (the rollout is then discarded)."""
 
     def _check_own_collection(self) -> None:
-        """Say what a user's ``collect_rollouts`` has left out."""
+        """Do, or say, what a user's ``collect_rollouts`` has left out."""
 
     def train(self) -> None:
         """Update the policy from the rollout buffer and record the metrics."""

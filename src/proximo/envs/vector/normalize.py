@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from gymnasium import spaces
@@ -25,8 +25,10 @@ from proximo.envs.vector.vec_env import (
 from proximo.errors import ArgumentValueError, MissingKeyError, ModelFileError, near_matches
 from proximo.files.plain_text import printable
 from proximo.functional.spaces import is_image_space
-from proximo.functional.statistics import RunningMeanStd
+from proximo.functional.statistics import RowMoments, RunningMeanStd
 from proximo.other_libraries import counts_as, stands_for
+
+UpdateEvery: TypeAlias = Literal["step", "rollout"]
 
 
 @stands_for("stable_baselines3.common.vec_env.vec_normalize", "VecNormalize")
@@ -53,6 +55,7 @@ class VecNormalize(StepTransform):
         gamma: float = 0.99,
         epsilon: float = 1e-8,
         norm_obs_keys: list[str] | None = None,
+        update_every: UpdateEvery = "step",
     ) -> None:
         """Arguments:
         venv: The vector environment that is wrapped.
@@ -64,8 +67,16 @@ class VecNormalize(StepTransform):
         gamma: Discount of the sums whose deviation divides rewards; take the agent's.
         epsilon: Added to variances, against division by zero.
         norm_obs_keys: Keys of a Dict observation that are normalised; None is all of them, which must be Box.
+        update_every: When the statistics follow what is seen: at each "step", as in Stable-Baselines3, or at the end
+            of each "rollout" (those of the very first reset at once). Processes that train together then exchange
+            nothing at a step.
         """
         super().__init__(venv)
+        if update_every not in get_args(UpdateEvery):
+            raise ArgumentValueError(
+                f"update_every is {update_every!r}; expected 'step' (the statistics follow each step) or 'rollout' "
+                "(they stand still until a rollout is over)"
+            )
         self.training = training
         self.norm_obs = norm_obs
         self.norm_reward = norm_reward
@@ -74,15 +85,17 @@ class VecNormalize(StepTransform):
         self.gamma = gamma
         self.epsilon = epsilon
         self.norm_obs_keys = norm_obs_keys
+        self.update_every = update_every
         if norm_obs:
             self._prepare_observations()
         self.ret_rms = RunningMeanStd(shape=())
         self.returns = np.zeros(self.num_envs)
         self.old_reward: Array = np.array([])
         self._together: tuple[Group, Sequence[Share]] | None = None
+        self._pending: dict[str, RowMoments] = {}  # what this rollout has shown, by the names of the statistics
 
     def share_with(self, group: Group, shares: Sequence[Share]) -> None:
-        """Take in what the environments of all processes show, from here on: each step is an exchange of all.
+        """Take in what the environments of all processes show, from here on: each update is an exchange of all.
 
         The statistics are then those of a single process with all environments, to the last bit. They go on from
         rank 0's.
@@ -123,17 +136,20 @@ class VecNormalize(StepTransform):
         observations = self.venv.reset()
         self.old_obs = observations
         self.returns = np.zeros(self.num_envs)
-        if self._together is None or not self.training:
-            return self._take_in_observations(observations)
-        return self._take_in_together(observations, self.returns, None, learn_returns=False)
+        # the very first ones count at once, or the first rollout would be shown raw
+        at_once = self.update_every == "step" or has_seen_nothing(self)
+        if self._together is not None and self.training and at_once:
+            return self._take_in_together(observations, self.returns, None, learn_returns=False)
+        return self._take_in_own(observations, at_once)
 
     def transform(self, step: StepArrays) -> StepArrays:
         self.old_obs, self.old_reward = step.observations, step.rewards
-        if self._together is not None and self.training:
+        at_once = self.update_every == "step"
+        if self._together is not None and self.training and at_once:
             self._discount(step.rewards)
             observations = self._take_in_together(step.observations, self.returns, step.valid)
         else:
-            observations = self._take_in_observations(step.observations)
+            observations = self._take_in_own(step.observations, at_once)
             if self.training:
                 if step.valid is None:
                     self._update_reward(step.rewards)
@@ -146,13 +162,57 @@ class VecNormalize(StepTransform):
         final_observations = map_final_observations(step, self.normalize_obs)
         return step._replace(observations=observations, rewards=rewards, final_observations=final_observations)
 
-    def _take_in_observations(self, observations: Observation) -> Observation:
-        """Update the statistics while training, and normalise by them."""
+    def end_rollout(self) -> None:
+        """With ``update_every="rollout"``, let the statistics take in what was seen since the last call.
+
+        Environments come in the order of their number, those of all processes that train together, which must all
+        call. Training does it; who steps the environments otherwise has to.
+        """
+        if self.update_every == "step" or not self.training:
+            return
+        pending = {name: self._pending_of(name, statistics) for name, statistics in _statistics(self).items()}
+        self._pending = {}
+        if self._together is not None:
+            pending = self._of_all(pending, *self._together)
+        for name, statistics in _statistics(self).items():
+            pending[name].merge_into(statistics)
+
+    @staticmethod
+    def _of_all(pending: Mapping[str, RowMoments], group: Group, shares: Sequence[Share]) -> dict[str, RowMoments]:
+        whole = {name: RowMoments(shares[0].total, own.mean.shape[1:]) for name, own in pending.items()}
+        parts = [(name, kind) for name, own in pending.items() for kind in own.arrays()]
+        pairs = [(pending[name].arrays()[kind], whole[name].arrays()[kind], 0) for name, kind in parts]
+        group.gather_rows(pairs, shares, "a rollout's normalisation")
+        return whole
+
+    def _pending_of(self, name: str, statistics: RunningMeanStd) -> RowMoments:
+        if name not in self._pending:
+            self._pending[name] = RowMoments(self.num_envs, statistics.mean.shape)
+        return self._pending[name]
+
+    def _take_in_own(self, observations: Observation, at_once: bool) -> Observation:
+        """Learn from this process's observations, now or at the end of the rollout, and normalise them."""
+        if self.training and not at_once:
+            self._set_aside(observations)
+        return self._take_in_observations(observations, self.training and at_once)
+
+    def _set_aside(self, observations: Observation) -> None:
+        """Keep the moments of observations for the end of the rollout."""
+        for name, statistics in _statistics(self).items():
+            if name == "ret_rms":
+                continue
+            part = observations[name.partition("/")[2]] if isinstance(observations, dict) else observations
+            # each environment's rows by themselves: a process does not know whether another one's are finite
+            finite = None if is_finite(part) else np.array([is_finite(row) for row in part])
+            self._pending_of(name, statistics).add(part, finite)
+
+    def _take_in_observations(self, observations: Observation, learn: bool) -> Observation:
+        """Update the statistics if they are to learn, and normalise by them."""
         if not self.norm_obs:
             return self.normalize_obs(observations)
         if not isinstance(observations, dict) and (kernels := self._kernels_for(observations)) is not None:
-            return self._take_in_compiled(kernels, observations)
-        if self.training:
+            return self._take_in_compiled(kernels, observations, learn)
+        if learn:
             self._each(lambda part, statistics: update_statistics(statistics, part), observations)
         return self.normalize_obs(observations)
 
@@ -161,15 +221,15 @@ class VecNormalize(StepTransform):
         fits = observations.dtype == np.float32 and observations.ndim == 2 and observations.shape[1] > 1
         return kernels_if_cheap() if fits and type(self).normalize_obs is VecNormalize.normalize_obs else None
 
-    def _take_in_compiled(self, kernels: Kernels, observations: Array) -> Array:
+    def _take_in_compiled(self, kernels: Kernels, observations: Array, learn: bool) -> Array:
         statistics: RunningMeanStd = self.obs_rms  # type: ignore[assignment]
         normalised = np.empty(observations.shape, np.float32)
         mean, var = np.array(statistics.mean, np.float64), np.array(statistics.var, np.float64)
         count = float(statistics.count)
         batch = np.ascontiguousarray(observations)
-        learns = self.training and is_finite(batch)
-        kernels.observations(batch, mean, var, count, self.epsilon, self.clip_obs, learns, normalised)
-        if learns:
+        learn = learn and is_finite(batch)
+        kernels.observations(batch, mean, var, count, self.epsilon, self.clip_obs, learn, normalised)
+        if learn:
             statistics.mean, statistics.var, statistics.count = mean, var, count + len(observations)
         return normalised
 
@@ -191,14 +251,17 @@ class VecNormalize(StepTransform):
         if not self.norm_obs:
             return self.normalize_obs(observations)
         if not names:
-            return self._take_in_observations(seen[0])[mine]  # type: ignore[index]
+            return self._take_in_observations(seen[0], learn=True)[mine]  # type: ignore[index]
         for name, part in zip(names, seen, strict=True):
             update_statistics(self.obs_rms[name], part)  # type: ignore[index]
         return self.normalize_obs(observations)
 
     def _update_reward(self, reward: Array, valid: Array | None = None) -> None:
         self._discount(reward)
-        self._take_in_returns(self.returns if valid is None else self.returns[valid])
+        if self.update_every == "step":
+            self._take_in_returns(self.returns if valid is None else self.returns[valid])
+        else:
+            self._pending_of("ret_rms", self.ret_rms).add(self.returns, valid)
 
     def _discount(self, reward: Array) -> None:
         if not is_finite(reward):
@@ -278,10 +341,15 @@ class VecNormalize(StepTransform):
         """Take over what :meth:`state` gave; running returns only if the number of environments is the same."""
         load_normalizer_state(self, state)
 
-    rows_in_state = (("statistics", "returns"), ("old_reward",), ("old_obs",))
+    rows_in_state = (("statistics", "returns"), ("old_reward",), ("old_obs",), ("pending",))
 
     def own_state(self) -> dict[str, Any]:
-        latest = {"old_obs": copy_observation(self.old_obs)} if "old_obs" in self.__dict__ else {}
+        latest: dict[str, Any] = {"old_obs": copy_observation(self.old_obs)} if "old_obs" in self.__dict__ else {}
+        if self.update_every == "rollout":
+            latest["pending"] = {
+                name: deepcopy(self._pending_of(name, statistics).arrays())
+                for name, statistics in _statistics(self).items()
+            }
         return {"statistics": self.state(), "old_reward": self.old_reward.copy(), **latest}
 
     def set_own_state(self, state: Mapping[str, Any]) -> None:
@@ -289,6 +357,10 @@ class VecNormalize(StepTransform):
         self.old_reward = np.array(state["old_reward"])
         if "old_obs" in state:
             self.old_obs = copy_observation(state["old_obs"])
+        self._pending = {}
+        for name, statistics in _statistics(self).items() if "pending" in state else ():
+            for kind, part in self._pending_of(name, statistics).arrays().items():
+                part[...] = state["pending"][name][kind]
 
     def save(self, save_path: str | Path) -> None:
         """Write settings and statistics to a safetensors file (plain arrays, nothing pickled), replacing atomically."""
@@ -315,12 +387,14 @@ class VecNormalize(StepTransform):
         return normalised
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("venv", "returns", "_together")}
+        left_out = ("venv", "returns", "_together", "_pending")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update({"update_every": "step", **state})
         self.venv = None
         self._together = None
+        self._pending = {}
 
     def set_venv(self, venv: VecEnv) -> None:
         """Give an unpickled VecNormalize the environments it normalises."""
@@ -341,7 +415,13 @@ class VecNormalize(StepTransform):
 def normalizer_settings(normalizer: Any) -> dict[str, Any]:
     """The constructor's arguments of a ``VecNormalize``, as its :meth:`VecNormalize.settings` gives them."""
     names = ("training", "norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon", "norm_obs_keys")
-    return {name: getattr(normalizer, name) for name in names}
+    return {**{name: getattr(normalizer, name) for name in names}, "update_every": _update_every(normalizer)}
+
+
+def _update_every(normalizer: Any) -> UpdateEvery:
+    # Stable-Baselines3's has no such attribute, and would look for it in the environments
+    found: UpdateEvery = vars(normalizer).get("update_every", "step")
+    return found
 
 
 def normalizer_state(normalizer: Any) -> dict[str, Array]:
@@ -416,6 +496,14 @@ def update_statistics(statistics: RunningMeanStd, batch: Array) -> None:
 def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
     """The outermost ``VecNormalize`` around ``env``, or None."""
     return unwrap_vec_wrapper(env, VecNormalize)
+
+
+def normalizers(env: Any) -> Iterator[VecNormalize]:
+    """Every ``VecNormalize`` of this library around ``env``, the outermost first."""
+    while (inner := getattr(env, "venv", None)) is not None:
+        if isinstance(env, VecNormalize):
+            yield env
+        env = inner
 
 
 def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
