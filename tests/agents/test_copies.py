@@ -12,7 +12,7 @@ import torch
 
 import proximo
 from proximo import make_vec_env
-from proximo.envs import SubprocVecEnv
+from proximo.envs import SubprocVecEnv, VecNormalize
 from proximo.training.callbacks import CheckpointCallback
 from proximo.training.loggers import configure
 
@@ -53,6 +53,18 @@ def test_a_copy_learns_on_as_the_original(name: str, way: str) -> None:
     assert torch.equal(weights(twin), weights(model))
     assert not torch.equal(weights(twin), before)
     assert twin.backend == model.backend
+
+
+def test_a_copy_normalises_environments_of_its_own() -> None:
+    env = VecNormalize(make_vec_env("Pendulum-v1", n_envs=2, seed=0))
+    model = proximo.PPO("MlpPolicy", env, batch_size=32, **SMALL)
+    model.learn(64)
+    twin = copy.deepcopy(model)
+    model.learn(64, reset_num_timesteps=False)
+    assert env.ret_rms.count > twin.env.ret_rms.count
+    twin.learn(64, reset_num_timesteps=False)
+    assert torch.equal(weights(twin), weights(model))
+    assert env.ret_rms.var == twin.env.ret_rms.var
 
 
 def test_a_copy_logs_and_calls_nothing_of_the_original(tmp_path: Any) -> None:

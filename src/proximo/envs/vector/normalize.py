@@ -390,6 +390,15 @@ class VecNormalize(StepTransform):
         left_out = ("venv", "returns", "_together", "_pending")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> VecNormalize:
+        """A copy normalises environments of its own; only a pickle leaves them out, as Stable-Baselines3's does."""
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__.update(
+            {name: value if name == "_together" else deepcopy(value, memo) for name, value in vars(self).items()}
+        )
+        return twin
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update({"update_every": "step", **state})
         self.venv = None
