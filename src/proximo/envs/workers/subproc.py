@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -82,7 +82,8 @@ class SubprocVecEnv(BufferedVecEnv):
         self.step_timeout, self.reset_timeout = step_timeout, reset_timeout
         self._policy = RestartPolicy(len(env_fns), on_env_failure, max_restarts, restarts_per_hour)
         self._pool = WorkerPool(list(env_fns), start_method, envs_per_worker, self._policy, reset_timeout)
-        self._finalizer = weakref.finalize(self, self._pool.close)
+        # runs before multiprocessing, at its own end, waits for daemons that it has sent a SIGTERM: workers ignore it
+        self._finalizer = Finalize(self, self._pool.close, exitpriority=0)
         with self._pool.closing_on(BaseException):
             super().__init__(len(env_fns), *self._pool.start())
             self._share_memory()
