@@ -88,10 +88,12 @@ def draw(axis: Any, label: str, curves: list[Curve]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=COMPARISONS, default=list(COMPARISONS))
+    parser.add_argument("names", nargs="*", metavar="name", help=f"{', '.join(COMPARISONS)} (default: all)")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    for name in options.names:
+    if unknown := set(options.names) - COMPARISONS.keys():  # Python 3.11 cannot check a default against choices
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; expected some of {', '.join(COMPARISONS)}")
+    for name in options.names or COMPARISONS:
         title, make, algorithms = COMPARISONS[name]
         figure = Figure(figsize=(7, 3.5), layout="constrained")
         axis = figure.subplots()
