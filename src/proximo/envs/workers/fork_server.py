@@ -30,6 +30,8 @@ def _end_by_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-if any("multiprocessing.forkserver" in word for word in sys.orig_argv):
+# the server's command line names what it imports; what it forked has the same one, and this module already. A process
+# of the user's, forked by a server that was not told to import this, must stay as it is
+if any("multiprocessing.forkserver" in word and __name__ in word for word in sys.orig_argv):
     leave_signals_to_parent()
     os.register_at_fork(after_in_child=_end_by_signals)  # processes that the user's own code starts with this server
