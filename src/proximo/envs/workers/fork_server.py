@@ -25,13 +25,14 @@ def _do_nothing(signal_number: int, frame: FrameType | None) -> None:
     pass
 
 
-def _end_by_signals() -> None:
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+def _handle_as_before() -> None:
+    for number, handler in _BEFORE.items():
+        signal.signal(number, handler)
 
 
 # the server's command line names what it imports; what it forked has the same one, and this module already. A process
 # of the user's, forked by a server that was not told to import this, must stay as it is
 if any("multiprocessing.forkserver" in word and __name__ in word for word in sys.orig_argv):
+    _BEFORE = {number: signal.getsignal(number) for number in _SIGNALS}  # of nohup, say, an ignored SIGHUP
     leave_signals_to_parent()
-    os.register_at_fork(after_in_child=_end_by_signals)  # processes that the user's own code starts with this server
+    os.register_at_fork(after_in_child=_handle_as_before)  # processes that the user's own code starts with this server
