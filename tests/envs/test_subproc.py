@@ -168,6 +168,40 @@ def test_preloading_without_the_private_list():
     )
 
 
+def test_a_process_that_does_not_close_its_environments_ends(tmp_path):
+    """Not by atexit, which processes of multiprocessing skip: they send daemons a SIGTERM, and wait for them."""
+    script = tmp_path / "unclosed.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import multiprocessing
+            import signal
+
+            kept = []
+
+            def train():
+                import gymnasium as gym
+
+                from proximo.envs import SubprocVecEnv
+
+                kept.append(SubprocVecEnv([lambda: gym.make("CartPole-v1")]))
+                kept[0].reset()
+                print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, flush=True)
+
+            if __name__ == "__main__":
+                for method in ("spawn", "forkserver"):  # such a server was not told to import the library
+                    process = multiprocessing.get_context(method).Process(target=train)
+                    process.start()
+                    process.join(60)
+                    print(process.exitcode)
+                    process.kill()
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout == 2 * "True\n0\n", done.stderr
+
+
 def test_dictionary_observations_and_options():
     env = make(partial(DictCountingEnv, length=2), partial(DictCountingEnv, length=3))
     env.seed(4)

@@ -16,7 +16,7 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR
 
 
 def leave_signals_to_parent() -> None:
-    """In a process that ends with its parent. What were ignored would be so in programs that an environment starts."""
+    """In a process that ends with its parent. Not SIG_IGN, which programs that an environment starts would inherit."""
     for number in _SIGNALS:
         signal.signal(number, _do_nothing)
 
