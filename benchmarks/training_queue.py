@@ -121,7 +121,8 @@ def train(training: Training, runs: Path) -> int:
         **training.facts(),
         "seed": training.seed,
         "steps": int(curve[-1][0]),
-        # of processor time: the clock also counts pauses and what else ran beside; unknown of an earlier attempt
+        # of processor time: the clock also counts pauses and what else ran beside; unknown of an earlier attempt,
+        # and of workers, which are children of multiprocessing's server
         "cpu_seconds": None if resumable else round(sum(os.times()[:4])),
         "evaluation": [round(value, 2) for value in evaluation.episode_rewards],
         "last_100_episodes": curve[-1][1],
