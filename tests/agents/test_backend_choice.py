@@ -140,6 +140,14 @@ def test_a_replaced_step_of_the_optimizer_is_called() -> None:
     assert np.array_equal(before, model.policy.parameters_to_vector())
 
 
+def test_a_scheduler_of_pytorch_is_no_obstacle() -> None:
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
+    torch.optim.lr_scheduler.LambdaLR(model.policy.optimizer, lambda _: 1.0)
+    assert "step" in vars(model.policy.optimizer)
+    model.learn(32)
+    assert model.backend == "fused"
+
+
 def test_replaced_parameter_is_trained() -> None:
     model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), **SMALL)
     model.policy.value_net.bias = nn.Parameter(torch.tensor([4.0]))

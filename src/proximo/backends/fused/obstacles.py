@@ -106,7 +106,7 @@ def changeable(policy: ActorCriticPolicy) -> tuple[object, ...]:
         [any(parameter._backward_hooks for parameter in group["params"]) for group in optimizer.param_groups],
         [group.get(option) for group in optimizer.param_groups for option in (*UNSUPPORTED_OPTIONS, "eps")],
         bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks),
-        "step" in vars(optimizer),
+        has_other_step(optimizer),
     )
 
 
@@ -224,6 +224,12 @@ def _parameter_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
             yield f"{name} is not a parameter of the two perceptrons"
 
 
+def has_other_step(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a user's function stands in the place of ``step``; PyTorch's schedulers put one there that only counts."""
+    step = vars(optimizer).get("step")
+    return step is not None and not hasattr(step, "_wrapped_by_lr_sched")
+
+
 def _optimizer_obstacles(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> Iterator[str]:
     if type(optimizer) not in OPTIMIZERS:
         yield f"optimizer is {type(optimizer).__name__}"
@@ -240,5 +246,5 @@ def _optimizer_obstacles(optimizer: torch.optim.Optimizer, parameters: list[nn.P
         yield "optimizer does not hold all parameters"
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         yield "optimizer has hooks"
-    if "step" in vars(optimizer):
+    if has_other_step(optimizer):
         yield "optimizer has another step"
