@@ -225,7 +225,7 @@ def _parameter_obstacles(policy: ActorCriticPolicy) -> Iterator[str]:
 
 
 def has_other_step(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a user's function stands in the place of ``step``; schedulers of PyTorch put one there that only counts."""
+    """Whether a user's function stands in the place of ``step``; PyTorch's schedulers put one there that counts."""
     step = vars(optimizer).get("step")
     return step is not None and not hasattr(step, "_wrapped_by_lr_sched")
 
