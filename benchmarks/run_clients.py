@@ -105,7 +105,7 @@ Stable-Baselines3, once with everything but the algorithm from there, once with 
 
 {as_markdown(rows)}
 
-Measured with `python -m benchmarks.run_clients` on: {described}.
+Measured with `python -m benchmarks.run_clients --repeats {options.repeats}` on: {described}.
 """)
 
 
