@@ -94,12 +94,12 @@ class TrainingLoop:
 
 
 def rows_of_minibatch(model: Trainable) -> int:
-    """How many rows the network sees in one call of an update; one with memory sees each sequence's steps in turn."""
+    """How many rows the network sees in one call of an update; one with memory sees whole sequences."""
     whole = model.n_steps * model.n_envs
     rows = min(whole, getattr(model, "batch_size", whole))
     if (group := model.runtime.group) is not None and model.runtime.reduce is not None:
         rows //= group.world_size  # each process has its share of a minibatch
-    return max(1, rows // max(1, model.rollout_buffer.rollout.sequence_length))
+    return max(1, rows)
 
 
 class CallbackListener:
