@@ -135,7 +135,7 @@ class Group:
         self.rank, self.world_size = launch.rank, launch.world_size
         self.timeout = float(os.environ.get(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT))
         self.messages = self.bytes = 0  # exchanges, and bytes that this process gave to them
-        self._doing, self._exchanges, self._seen_alive = Status().doing, 0, time.monotonic()
+        self._doing, self._seen_alive = Status().doing, time.monotonic()
         self._failure: str | None = None  # of another process
         self._posted = self._waiting = False
         self._heard: dict[int, tuple[Status, float]] = {}  # what the others said while this one waits, and when
@@ -217,7 +217,7 @@ class Group:
         sent = torch.zeros(largest, dtype=torch.uint8)
         sent.numpy()[: len(own)] = own
         received = [torch.empty_like(sent) for _ in sizes]
-        self._count_exchange(what, largest)
+        self._count_exchange(largest)
         self._wait(distributed.all_gather(received, sent, async_op=True), what)
         return [part.numpy()[:size] for part, size in zip(received, sizes, strict=True)]
 
@@ -262,7 +262,7 @@ class Group:
         return received
 
     def _send_first(self, tensor: Tensor, what: str) -> None:
-        self._count_exchange(what, tensor.numel())
+        self._count_exchange(tensor.numel())
         self._wait(distributed.broadcast(tensor, 0, async_op=True), what)
 
     def highest(self, numbers: Sequence[float], what: str) -> list[float]:
@@ -271,7 +271,7 @@ class Group:
 
     def sum(self, tensor: Tensor, what: str = "a sum") -> None:
         """Replace a tensor by the sum over all processes, which has the same bits for all of them."""
-        self._count_exchange(what, tensor.numel() * tensor.element_size())
+        self._count_exchange(tensor.numel() * tensor.element_size())
         work = distributed.all_reduce(tensor, async_op=True)
         if tensor.device.type == "cpu":
             self._wait(work, what)
@@ -300,14 +300,13 @@ class Group:
         if self._failure is not None:
             raise DistributedError(self._failure)
 
-    def _count_exchange(self, what: str, size: int) -> None:
+    def _count_exchange(self, size: int) -> None:
         self.show_life()
-        self._exchanges += 1
         self.messages += 1
         self.bytes += size
 
     def _publish(self, store: Any) -> None:
-        status = Status(self._doing, self._exchanges, time.monotonic() - self._seen_alive)
+        status = Status(self._doing, self.messages, time.monotonic() - self._seen_alive)
         store.set(f"proximo/status/{self.rank}", json.dumps(status))
 
     def _watch_others(self, store: Any) -> None:
@@ -368,7 +367,7 @@ class Group:
         for rank in range(self.world_size):
             status, heard = self._heard.get(rank, (Status(), started))
             silent = status.silent + time.monotonic() - heard
-            if rank != self.rank and status.exchanges < self._exchanges and silent > self.timeout:
+            if rank != self.rank and status.exchanges < self.messages and silent > self.timeout:
                 self._abandon()
                 raise DistributedError(
                     f"rank {rank} has not come to {what}: it has shown no life for {silent:.0f} s, and was last "

@@ -112,7 +112,7 @@ class EnvironmentSide(TogetherSide):
             )
         return self._collector
 
-    def _check_own_collection(self) -> None:
+    def _complete_own_collection(self) -> None:
         """End the rollout of a ``collect_rollouts`` of the user's; say, once, that the intrinsic reward is left out."""
         if self.runtime.group is None:  # processes that train together refuse such a collection
             for normalizer in normalizers(self.env):

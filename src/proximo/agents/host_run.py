@@ -68,7 +68,7 @@ def save_with_state(model: Hosted, path: str | Path) -> None:
     try:
         state = model.training_state()
     except EnvironmentStateError:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)  # of a run, which nobody has to be told
+        Path(path).parent.mkdir(parents=True, exist_ok=True)  # save() would warn that it is missing
         model.save(path)
     else:
         model.save_checkpoint(path, state)

@@ -119,7 +119,7 @@ class TuneSession(TrainingSession):
     def _take_up_what_is_there(self, job: Job) -> None:
         """A job that another process left: runs that have reached the rung are not trained again."""
         if job.scores:
-            self._judge(job)
+            self._decide(job)
         for seed in job.waiting_seeds() if job in self.active else ():
             result = job.result_of(seed)
             if result is not None and job in self.active:
@@ -167,9 +167,9 @@ class TuneSession(TrainingSession):
     def _record(self, job: Job, seed: int, score: float, steps: int) -> None:
         output().print(f"trial {job.name}, seed {seed}: {score:.1f} after {steps:,} steps", markup=False)
         job.record(seed, score, steps)
-        self._judge(job)
+        self._decide(job)
 
-    def _judge(self, job: Job) -> None:
+    def _decide(self, job: Job) -> None:
         verdict = self.study.decide(job)
         if verdict != "goes on":
             self._finish_job(job, verdict)

@@ -20,8 +20,7 @@ from proximo.zoo.environments import steps_by_itself
 if TYPE_CHECKING:
     from proximo.cli.runs import RunConfig
 
-# measured with CartPole-v1 on two busy cores: a step that goes to workers and back takes 65 µs (2 environments)
-# to 195 µs (16) beyond the environments' own time; starting the first of them takes 3.5 s, more on a cold disk
+# estimates, of a step that goes to workers and back beyond the environments' own time, and of starting them
 MESSAGE_SECONDS = 150e-6
 START_SECONDS = 5.0
 WORTH = 1.3  # times as fast, or it is not worth the processes

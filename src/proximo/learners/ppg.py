@@ -355,12 +355,9 @@ def normalized(advantages: Array, valid: Array | None, reduce: Reduce | None = N
     chosen = advantages if valid is None else advantages[valid]
     if reduce is not None:
         of_chosen = moments([chosen.reshape(-1)], reduce)
-        few = of_chosen.count[0] < 2
-        return (
-            advantages
-            if few
-            else (advantages - np.float32(of_chosen.mean[0])) / np.float32(of_chosen.deviation[0] + 1e-8)
-        )
+        if of_chosen.count[0] < 2:
+            return advantages
+        return (advantages - np.float32(of_chosen.mean[0])) / np.float32(of_chosen.deviation[0] + 1e-8)
     if chosen.size < 2:
         return advantages
     return (advantages - chosen.mean()) / (chosen.std(ddof=1) + 1e-8)

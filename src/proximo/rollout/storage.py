@@ -270,7 +270,7 @@ def add_intrinsic_advantages(
 ) -> None:
     """A ← extrinsic_coef · A + weight · A_I, after the advantages A of the environment's reward were estimated.
 
-    The intrinsic stream knows no ends of episodes: what an agent has found out stays so in its next episode:
+    The intrinsic stream knows no ends of episodes: what an agent has found out stays so in its next episode, so
     V_I of the next episode's first observation follows that of the last one (Burda et al. 2018, section 2.3). Only
     before a row that does not train it is cut, and worth V_I of what comes next.
     """

@@ -31,7 +31,7 @@ class Trainable(Protocol):
     ) -> bool:
         """Fill the rollout buffer; False when a callback ended the training (the rollout is then discarded)."""
 
-    def _check_own_collection(self) -> None:
+    def _complete_own_collection(self) -> None:
         """Do, or say, what a user's ``collect_rollouts`` has left out."""
 
     def train(self) -> None:
@@ -81,7 +81,7 @@ class TrainingLoop:
         show_life("collecting a rollout")
         if not model.collect_rollouts(model.env, self.callback, model.rollout_buffer, model.n_steps):
             return False
-        model._check_own_collection()
+        model._complete_own_collection()
         model._iteration += 1
         model._update_current_progress_remaining(model.num_timesteps, total_timesteps)
         show_life("updating the policy")

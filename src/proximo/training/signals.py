@@ -140,7 +140,7 @@ def handle_signals(handlers: Mapping[int, Callable[[int, FrameType | None], None
     return {number: signal.signal(number, handler) for number, handler in handlers.items() if number not in ignored}
 
 
-def ignore_warnings() -> None:
+def ignore_scheduler_warnings() -> None:
     """For a program that trains: before and after that a SIGUSR1 has nothing to save, and would end the process."""
     for number in StopOnSignal.SAVING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
