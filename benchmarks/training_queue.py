@@ -34,6 +34,8 @@ from proximo.cli.flags import seed_numbers
 from proximo.cli.main import main as proximo
 from proximo.cli.playing import evaluate_run
 from proximo.cli.runs import Run
+from proximo.cli.trainings import end_with_parent
+from proximo.cores import shared_out
 from proximo.functional.statistics import mean_interval
 from proximo.training.run_folder import RunFolderError, git_revision
 
@@ -168,7 +170,7 @@ def run_queue(waiting: list[Training], jobs: int, runs: Path, console: Console) 
     """Train all, ``jobs`` at a time, each in a process of its own; returns the number of failures."""
     under_way: dict[Training, subprocess.Popen[bytes]] = {}
     total, failures, finished = len(waiting), 0, 0
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, which a shell's background job ignores
     with Live(console=console, refresh_per_second=1) as live:
         try:
             while waiting or under_way:
@@ -205,14 +207,14 @@ def start(training: Training, jobs: int, runs: Path) -> subprocess.Popen[bytes]:
         "--train",
         training.name,
     ]
-    threads = str(max((os.cpu_count() or 1) // jobs, 1))
     with log.open("ab") as stream:  # a process group of its own: Ctrl-C is passed on once, by the queue
         return subprocess.Popen(
             command,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": threads},
+            env={**os.environ, **shared_out(jobs)},
             start_new_session=True,
+            preexec_fn=end_with_parent if sys.platform == "linux" else None,
         )
 
 
