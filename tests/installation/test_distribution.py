@@ -45,8 +45,13 @@ def test_images_take_files_that_there_are() -> None:
     assert set(copied) == kept
     assert all((ROOT / name).exists() for name in copied)
     assert set(re.search(r'EXTRAS="(.*)"', recipe).group(1).split(",")) <= set(EXTRAS)
+    named = set(re.findall(r"--build-arg (\w+)", recipe))
+    assert named <= set(re.findall(r"^ARG (\w+)=", recipe, re.MULTILINE))
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
-    assert (ROOT / ".devcontainer" / container["build"]["dockerfile"]).is_file()
+    assert f"FROM {container['image']}-slim\n" in recipe
+    command, target = container["postCreateCommand"].split()
+    assert command == "make"
+    assert f"\n{target}:" in (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.slow
