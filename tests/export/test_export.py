@@ -18,6 +18,8 @@ from proximo import PPO
 from proximo.cli.main import main
 from proximo.envs import DummyVecEnv, VecFrameStack, VecNormalize
 from proximo.errors import ExportError, MissingExtraError
+from proximo.export.pipeline import Pipeline
+from proximo.export.samples import random_observations
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.encoders import BaseFeaturesExtractor
 
@@ -203,3 +205,37 @@ def test_command_refuses_to_replace(tmp_path: Path, capsys: Any) -> None:
     assert "--overwrite" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "absent"), str(tmp_path / "other.onnx")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+BEYOND = (
+    spaces.Box(90_000.0, 110_000.0, (2,)),
+    spaces.Box(2_000.0, np.inf, (2,)),
+    spaces.Box(-np.inf, -2_000.0, (2,)),
+    spaces.Box(0, 2**64 - 1, (2,), np.uint64),
+    spaces.Box(2**40, 2**41, (2,), np.int64),
+)
+
+
+@pytest.mark.parametrize("space", BEYOND, ids=str)
+def test_observations_may_lie_far_from_zero(space: spaces.Box) -> None:
+    rows: Any = random_observations(Pipeline(space, ()), 50, np.random.default_rng(0))
+    assert all(space.contains(row) for row in rows)
+    assert len(np.unique(rows[:, 0])) > 10
+
+
+def test_the_actor_s_keys_need_not_be_among_the_critic_s(tmp_path: Path) -> None:
+    env = RandomObservations(spaces.Dict(seen=VECTOR, hidden=VECTOR), ACTIONS["box"])
+    keys = {"actor_keys": ["seen"], "critic_keys": ["hidden"]}
+    model = with_weights(PPO("MultiInputPolicy", env, **SMALL, policy_kwargs=keys))
+    model.export(tmp_path / "policy.pt2")
+    module, metadata = program(tmp_path / "policy.pt2")
+    assert list(metadata["inputs"]) == ["seen"]
+    seen = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
+    expected, _ = model.predict({"seen": seen}, deterministic=True)
+    np.testing.assert_allclose(module({"seen": torch.as_tensor(seen)})["action"], expected, atol=1e-5)
+
+
+def test_weights_of_hybrid_actions_may_change_between_learning_and_export(tmp_path: Path) -> None:
+    model = CASES["hybrid"].make().learn(8)
+    with_weights(model)
+    assert model.export(tmp_path / "policy.pt2").largest_difference <= 1e-5

@@ -42,13 +42,15 @@ def _rows(space: Space, rows: int, generator: np.random.Generator, mean: Any, va
     if np.issubdtype(space.dtype, np.floating):
         deviation = np.sqrt(var)
         bounded = (np.abs(low) < REACHED) & (np.abs(high) < REACHED)
+        mean = np.clip(mean, low, high)  # without statistics it is zero, which may lie outside of the space
         bottom = np.where(bounded, low, np.maximum(low, mean - EDGE * deviation)).astype(np.float64)
         top = np.where(bounded, high, np.minimum(high, mean + EDGE * deviation)).astype(np.float64)
         scale = 10.0 ** generator.integers(-1, 2, (rows, *(1,) * low.ndim))
         free = np.clip(mean + generator.standard_normal(shape) * scale * deviation, bottom, top)
         found = np.where(bounded, generator.uniform(bottom, top, shape), free)
     else:
-        lowest, highest = low.astype(np.int64), np.minimum(high.astype(np.int64), 2**31)
+        reach = np.maximum(low.astype(object), 0) + 2**31  # Python's integers: unsigned ones may not fit into int64
+        lowest, highest = low.astype(np.int64), np.minimum(high.astype(object), reach).astype(np.int64)
         found = generator.integers(lowest, highest, shape, endpoint=True).astype(np.float64)
         bottom, top = lowest.astype(np.float64), highest.astype(np.float64)
     edges = [np.clip(np.zeros_like(bottom), bottom, top), bottom, top]

@@ -388,7 +388,7 @@ class ActorCriticPolicy(BasePolicy):
         return self.features_extractor_class(seen_space(self.observation_space, keys), **self.features_extractor_kwargs)
 
     def _seen_by(self, features_extractor: nn.Module, obs: TensorObservation) -> TensorObservation:
-        if features_extractor is self.pi_features_extractor:
+        if vars(features_extractor) is vars(self.pi_features_extractor):  # a tracer's proxies share that, not identity
             return seen_part(obs, self.actor_keys, "actor") if self.actor_keys else obs
         return seen_part(obs, self.critic_keys, "critic") if self.critic_keys else obs
 

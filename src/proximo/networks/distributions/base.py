@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Literal, Self, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proximo.data import Array
 
@@ -36,7 +36,8 @@ def as_masks(masks: Tensor | Array, width: int, device: torch.device | None = No
 def _detached(value: Any) -> Any:
     """Tensors without the graph that they are results of, also within lists and within distributions of torch."""
     if isinstance(value, Tensor):
-        return value if value.is_leaf else value.detach()
+        # not is_leaf: autograd refuses to tell it of a split tensor whose base has changed since
+        return value if isinstance(value, nn.Parameter) else value.detach()
     if isinstance(value, list | tuple):
         return type(value)(map(_detached, value)) if type(value) in (list, tuple) else value
     if isinstance(value, torch.distributions.Distribution):
