@@ -49,8 +49,9 @@ def _rows(space: Space, rows: int, generator: np.random.Generator, mean: Any, va
         free = np.clip(mean + generator.standard_normal(shape) * scale * deviation, bottom, top)
         found = np.where(bounded, generator.uniform(bottom, top, shape), free)
     else:
-        reach = np.maximum(low.astype(object), 0) + 2**31  # Python's integers: unsigned ones may not fit into int64
-        lowest, highest = low.astype(np.int64), np.minimum(high.astype(object), reach).astype(np.int64)
+        lowest = low.astype(np.int64)
+        reach = np.maximum(lowest, 0) + 2.0**31  # in floats: the bounds of unsigned integers may not fit into int64
+        highest = np.minimum(high.astype(np.float64), reach).astype(np.int64)
         found = generator.integers(lowest, highest, shape, endpoint=True).astype(np.float64)
         bottom, top = lowest.astype(np.float64), highest.astype(np.float64)
     edges = [np.clip(np.zeros_like(bottom), bottom, top), bottom, top]
