@@ -224,8 +224,8 @@ def test_observations_may_lie_far_from_zero(space: spaces.Box) -> None:
 
 
 def test_the_actor_s_keys_need_not_be_among_the_critic_s(tmp_path: Path) -> None:
-    env = RandomObservations(spaces.Dict(seen=VECTOR, hidden=VECTOR), ACTIONS["box"])
-    keys = {"actor_keys": ["seen"], "critic_keys": ["hidden"]}
+    env = RandomObservations(spaces.Dict(seen=VECTOR, privileged=VECTOR), ACTIONS["box"])
+    keys = {"actor_keys": ["seen"], "critic_keys": ["privileged"]}
     model = with_weights(PPO("MultiInputPolicy", env, **SMALL, policy_kwargs=keys))
     model.export(tmp_path / "policy.pt2")
     module, metadata = program(tmp_path / "policy.pt2")

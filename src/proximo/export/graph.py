@@ -226,7 +226,8 @@ def _unread(program: torch.export.ExportedProgram, interface: Interface) -> froz
     waiting = [node for node in program.graph.nodes if node.op == "output"]
     while waiting:
         node = waiting.pop()
-        if node not in reached:
+        # the batch's size may be asked of any part, which is not reading it
+        if node not in reached and node.target is not torch.ops.aten.sym_size.int:
             reached.add(node)
             waiting.extend(node.all_input_nodes)
     read = [nodes[name] in reached for name in program.graph_signature.user_inputs]
