@@ -1,6 +1,6 @@
 # Two commands set everything up: `make demo` and `make test`.
 #
-#   PYTHON=python3.12   another interpreter (3.11 or newer)
+#   PYTHON=python3.11   another interpreter (3.11, or a newer one, which is untried)
 #   VENV=.venv          where the virtual environment lives
 #   TORCH_INDEX=…       the package index of PyTorch's CPU builds: a far smaller download than CUDA's on Linux
 

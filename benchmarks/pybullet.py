@@ -23,6 +23,7 @@ import numpy as np
 import tomli_w
 
 from benchmarks.training_queue import EVALUATION_EPISODES, Page, Training
+from proximo.functional.statistics import mean_interval
 
 MEASURED = Path(__file__).parents[1] / "src/proximo/zoo/measured.toml"
 ROBOTS = ("HalfCheetah", "Ant", "Hopper", "Walker2D")
@@ -64,7 +65,25 @@ def preset_of(robot: str, noise: str) -> str:
     return f"{robot}BulletEnv-v0:gaussian" if noise == "gaussian" else f"{robot}BulletEnv-v0"
 
 
-PAGE = Page(
+@dataclass(frozen=True)
+class RobotPage(Page):
+    """The page of the robots' cells, which names those below the published number."""
+
+    def remarks(self, results: list[dict[str, Any]]) -> str:
+        whole, below = 0, []
+        for robot, (column, (kind, (label, _))) in product(self.tasks, enumerate(self.kinds.items())):
+            means = [float(np.mean(run["evaluation"])) for run in self.of_cell(results, robot, kind)]
+            if len(means) >= 3:
+                whole += 1
+                if mean_interval(means).high < float(PUBLISHED[robot][column].split()[0]):
+                    below.append(f"{robot} {label}")
+        return f"""Of the {whole} cells with three seeds or more, the 95 % interval of the evaluation lies below
+the published mean in {len(below)}{": " if below else ""}{", ".join(below)}.
+
+"""
+
+
+PAGE = RobotPage(
     training=RobotTraining,
     tasks={robot: f"{robot}BulletEnv-v0" for robot in ROBOTS},
     kinds=VARIANTS,

@@ -1,7 +1,8 @@
 """A queue of long trainings that can be stopped and goes on: one file per finished run, table and curves of those.
 
 Each training is the ``proximo train`` that a user would type, in a process of its own; an interrupted one goes on from
-its latest checkpoint. ``benchmarks.pybullet`` and ``benchmarks.minatar`` say what is trained and what the page tells.
+its latest checkpoint. ``benchmarks.pybullet`` and ``benchmarks.minatar`` say what is trained and what the page tells;
+those of ``benchmarks.pybullet_peer`` are of Stable-Baselines3.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import subprocess
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -43,6 +44,17 @@ STEPS = 2_000_000
 CHECKPOINT_EVERY = 200_000
 EVALUATION_EPISODES = 20
 CURVE_POINTS = 100
+
+Curve = list[tuple[int, float]]  # steps, and the mean return of the latest hundred training episodes then
+
+
+class Outcome(NamedTuple):
+    """What came of a training."""
+
+    evaluation: Sequence[float]  # the return of each episode
+    curve: Curve
+    command: str
+    cpu_seconds: int | None
 
 
 @dataclass(frozen=True)
@@ -102,34 +114,43 @@ class Training:
     def log(self, runs: Path) -> Path:
         return runs / self.name / "log.txt"
 
+    def run(self, runs: Path) -> Outcome:
+        """Train, or go on from the latest checkpoint, and evaluate."""
+        earlier = self.run_folder(runs)
+        resumable = earlier is not None and any((earlier / "checkpoints").glob("*.zip"))
+        code = proximo(["train", "--resume", str(earlier)] if resumable else self.arguments(runs))
+        if code != 0:
+            sys.exit(code)
+        folder = self.run_folder(runs)
+        if folder is None:
+            raise RunFolderError(f"the training left no run folder in {runs / self.name}")
+        evaluation = evaluate_run(Run.open(folder), EVALUATION_EPISODES, seed=self.evaluation_seed)
+        command = " ".join(["proximo", *self.arguments(Path("runs"))])
+        # the processor time of an earlier attempt is unknown, as is that of workers, children of another process
+        seconds = None if resumable else cpu_seconds()
+        return Outcome(evaluation.episode_rewards, read_curve(folder / "progress.csv"), command, seconds)
+
+    @property
+    def evaluation_seed(self) -> int:
+        return self.seed + 1_000_000
+
 
 # ------------------------------------------------------------------------------------------------------- one training
 
 
-def train(training: Training, runs: Path) -> int:
-    """Train or go on, evaluate, and write the result; returns the exit code."""
+def train(training: Training, runs: Path) -> None:
+    """Run it and write its result."""
     stay_in_the_background()
-    earlier = training.run_folder(runs)
-    resumable = earlier is not None and any((earlier / "checkpoints").glob("*.zip"))
-    code = proximo(["train", "--resume", str(earlier)] if resumable else training.arguments(runs))
-    if code != 0:
-        return code
-    folder = training.run_folder(runs)
-    if folder is None:
-        raise RunFolderError(f"the training left no run folder in {runs / training.name}")
-    evaluation = evaluate_run(Run.open(folder), EVALUATION_EPISODES, seed=training.seed + 1_000_000)
-    curve = read_curve(folder / "progress.csv")
+    outcome = training.run(runs)
     result = {
         **training.facts(),
         "seed": training.seed,
-        "steps": int(curve[-1][0]),
-        # of processor time: the clock also counts pauses and what else ran beside; unknown of an earlier attempt,
-        # and of workers, which are children of multiprocessing's server
-        "cpu_seconds": None if resumable else round(sum(os.times()[:4])),
-        "evaluation": [round(value, 2) for value in evaluation.episode_rewards],
-        "last_100_episodes": curve[-1][1],
-        "curve": thinned(curve),
-        "command": " ".join(["proximo", *training.arguments(Path("runs"))]),
+        "steps": outcome.curve[-1][0],
+        "cpu_seconds": outcome.cpu_seconds,
+        "evaluation": [round(value, 2) for value in outcome.evaluation],
+        "last_100_episodes": outcome.curve[-1][1],
+        "curve": thinned(outcome.curve),
+        "command": outcome.command,
         "machine": describe_machine(),
         **(git_revision(Path(__file__).parent) or {}),
     }
@@ -137,7 +158,11 @@ def train(training: Training, runs: Path) -> int:
     partial = training.result.with_suffix(".partial")
     partial.write_text(json.dumps(result) + "\n")
     os.replace(partial, training.result)
-    return 0
+
+
+def cpu_seconds() -> int:
+    """Processor time so far: the clock also counts pauses and what else ran beside."""
+    return round(sum(os.times()[:4]))
 
 
 def stay_in_the_background() -> None:
@@ -147,8 +172,7 @@ def stay_in_the_background() -> None:
         group.write_text(str(os.nice(0)))
 
 
-def read_curve(path: Path) -> list[tuple[int, float]]:
-    """Steps, and the mean return of the latest hundred training episodes then."""
+def read_curve(path: Path) -> Curve:
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     return [
@@ -158,7 +182,7 @@ def read_curve(path: Path) -> list[tuple[int, float]]:
     ]
 
 
-def thinned(curve: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def thinned(curve: Curve) -> Curve:
     chosen = np.unique(np.linspace(0, len(curve) - 1, CURVE_POINTS).round().astype(int))
     return [curve[index] for index in chosen]
 
@@ -258,7 +282,7 @@ class Page:
     kinds: Mapping[tuple[str, ...], tuple[str, str]]  # the other fields; a label and a colour
     title: str
     introduction: str
-    panels: tuple[int, int]  # rows and columns
+    panels: tuple[int, int] = (1, 1)  # rows and columns
     digits: int = 0
     published: Mapping[str, tuple[str, ...]] | None = None  # for each task, in the order of the kinds
 
@@ -286,6 +310,10 @@ class Page:
             rows.append([task, label, str(len(means)), *mean_and_interval(means, self.digits), *published])
         return rows
 
+    def remarks(self, results: list[dict[str, Any]]) -> str:
+        """What follows from the tables, with a blank line behind it; by default nothing."""
+        return ""
+
     def write(self, results: list[dict[str, Any]]) -> None:
         self.plot(results)
         (RESULTS / f"{self.name}.md").write_text(f"""# {self.title}
@@ -300,10 +328,10 @@ class Page:
 
 {as_markdown(self.rows(results, "last_100_episodes"))}
 
-![learning curves, the mean over seeds between the lowest and the highest]({self.name}.png)
+{self.remarks(results)}![learning curves, the mean over seeds between the lowest and the highest]({self.name}.png)
 
-`python -m benchmarks.{self.name}` repeats it; each file in [{self.name}/]({self.name}) holds the `proximo train`
-command of its run. Made on: {made_on(results)}.
+`python -m benchmarks.{self.name}` repeats it; each file in [{self.name}/]({self.name}) holds the command of its
+run. Made on: {made_on(results)}.
 """)
 
     def plot(self, results: list[dict[str, Any]]) -> None:
@@ -314,6 +342,9 @@ command of its run. Made on: {made_on(results)}.
             for kind, (label, color) in self.kinds.items():
                 draw_curves(axis, [run["curve"] for run in self.of_cell(results, task, kind)], label, color)
             dress(axis, title)
+        # below the panels, where it hides no curve; a kind without runs in one panel may have some in another
+        lines = {line.get_label(): line for axis in axes.flat for line in axis.lines}
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(self.kinds), frameon=False)
         figure.savefig(RESULTS / f"{self.name}.png", dpi=120)
         plt.close(figure)
 
@@ -323,7 +354,8 @@ command of its run. Made on: {made_on(results)}.
         example = "-".join((cells[-1][0], *cells[-1][1]))
         arguments = parse_arguments(description, Path("runs") / self.name, example)
         if arguments.train:
-            return train(self.training.named(arguments.train), arguments.runs_dir), []
+            train(self.training.named(arguments.train), arguments.runs_dir)
+            return 0, []
         failures = 0
         if not arguments.table:
             # all cells with the first seed, then with the next: a queue that is stopped leaves an even table
@@ -352,16 +384,14 @@ def draw_curves(axis: Axes, curves: list[Any], label: str, color: str) -> None:
         return
     grid = np.linspace(max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves), 200)
     values = np.array([np.interp(grid, *np.transpose(curve)) for curve in curves])
-    axis.plot(grid / 1e6, values.mean(axis=0), color=color, label=f"{label} ({len(curves)})")
+    axis.plot(grid / 1e6, values.mean(axis=0), color=color, label=label)
     axis.fill_between(grid / 1e6, values.min(axis=0), values.max(axis=0), color=color, alpha=0.15, linewidth=0)
 
 
 def dress(axis: Axes, title: str) -> None:
     axis.set(title=title, xlabel="million steps", ylabel="return of the latest 100 episodes")
     axis.spines[["top", "right"]].set_visible(False)
-    if axis.lines:
-        axis.legend(frameon=False, fontsize="small", title="(seeds)", title_fontsize="small")
-    else:
+    if not axis.lines:
         axis.set(xticks=[], yticks=[], xlabel="", ylabel="")
         axis.text(0.5, 0.5, "no finished run yet", ha="center", va="center", transform=axis.transAxes, color="gray")
 

@@ -40,10 +40,19 @@ INNER = (
     "proximo.envs.workers.worker_pool",
     "proximo.exploration.model",
     "proximo.exploration.observations",
-    "proximo.export",
+    "proximo.export.check",
+    "proximo.export.graph",
+    "proximo.export.interface",
+    "proximo.export.pipeline",
+    "proximo.export.samples",
+    "proximo.export.spaces_as_json",
+    "proximo.export.writers",
     "proximo.files",
     "proximo.functional.return_moments",
-    "proximo.hub",
+    "proximo.hub.card",
+    "proximo.hub.client",
+    "proximo.hub.listing",
+    "proximo.hub.pulling",
     "proximo.networks.arguments",
     "proximo.networks.foreign",
     "proximo.networks.given",
@@ -64,7 +73,11 @@ INNER = (
     "proximo.training.progress",
     "proximo.training.table_log",
     "proximo.training.trackers",
-    "proximo.tuning",
+    "proximo.tuning.job",
+    "proximo.tuning.picture",
+    "proximo.tuning.pruning",
+    "proximo.tuning.space",
+    "proximo.tuning.study",
     "proximo.zoo.measured",
 )
 SECTION = re.compile(r"^(?:Arguments|Args):\n\n?((?:    .*\n|\n)*)", re.MULTILINE)
@@ -86,20 +99,24 @@ def module_names(package: str = "proximo") -> list[str]:
 
 def members(module: ModuleType) -> dict[str, Any]:
     """Classes and functions that a module gives out: those of ``__all__``, or all without an underscore."""
-    names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
-    values = {name: getattr(module, name) for name in names}
+    told = getattr(module, "__all__", None)
+    values = {name: getattr(module, name) for name in told or [name for name in vars(module) if name[0] != "_"]}
     return {
         name: value
         for name, value in values.items()
         if (inspect.isclass(value) or inspect.isroutine(value))
         and str(getattr(value, "__module__", "")).startswith("proximo")
-        and not is_inner(value.__module__)
+        and (told or not is_inner(value.__module__))
     }
 
 
 def defined(module: ModuleType) -> dict[str, Any]:
-    """Those that are defined there."""
-    return {name: value for name, value in members(module).items() if value.__module__ == module.__name__}
+    """Those that are defined there, or that it gives out for an inner module."""
+    return {
+        name: value
+        for name, value in members(module).items()
+        if value.__module__ == module.__name__ or is_inner(value.__module__)
+    }
 
 
 def public_objects() -> Iterator[tuple[str, Any]]:
@@ -157,13 +174,23 @@ def meanings(owner: type[Any]) -> dict[str, str]:
 
 
 def arguments(owner: type[Any]) -> dict[str, inspect.Parameter]:
-    """The named arguments of a class's constructor; none where the class takes Python's own or another library's."""
+    """The named arguments of a class's constructor; none where the class takes Python's own or another library's.
+
+    Where a constructor hands ``**kwargs`` on, those of the next base's constructor are among them.
+    """
     ours = str(getattr(owner.__init__, "__module__", "")).startswith("proximo")
     if not ours and not hasattr(owner, "__dataclass_fields__") and not hasattr(owner, "_fields"):
         return {}
     try:
-        parameters = inspect.signature(owner).parameters
+        parameters = dict(inspect.signature(owner).parameters)
     except (TypeError, ValueError):
         return {}
+    bases = iter([base for base in owner.__mro__ if "__init__" in vars(base)])
+    next(bases, None)
+    takes_more = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
+    while takes_more and (base := next(bases, None)) is not None and base.__module__.startswith("proximo"):
+        inherited = inspect.signature(vars(base)["__init__"]).parameters
+        takes_more = any(item.kind is item.VAR_KEYWORD for item in inherited.values())
+        parameters |= {name: item for name, item in list(inherited.items())[1:] if name not in parameters}
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {name: item for name, item in parameters.items() if item.kind not in kinds and not name.startswith("_")}

@@ -81,7 +81,13 @@ def as_fields(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines
     lines += ["", *fields, ""]
 
 
+def is_described_above(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Fields of a NamedTuple are in the list of its arguments; Python says of each no more than its number."""
+    return str(getattr(thing, "__doc__", "")).startswith("Alias for field number") or None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", on_page)
     app.connect("autodoc-process-docstring", as_fields)
+    app.connect("autodoc-skip-member", is_described_above)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from family import hybrid
 from proximo import DAAC, PPO, make_vec_env
 from proximo.augmentation import GaussianNoise
 from proximo.exploration import RND
@@ -54,6 +55,15 @@ def test_a_file_goes_on_where_it_was(tmp_path: Path):
     model.learn(128, reset_num_timesteps=False)
     assert torch.equal(weights(loaded), weights(model))
     assert isinstance(PPO(DecoupledPolicy, cartpole(), **SMALL).learn(64).policy, DecoupledPolicy)
+
+
+def test_hybrid_actions_are_read_part_by_part():
+    """The advantage reads choices one-hot, counted from zero, and numbers as they are."""
+    policy = DAAC("MlpPolicy", make_vec_env(hybrid, n_envs=4, seed=0), **SMALL).learn(64).policy
+    kind, power, switches, choices = [1.0], [0.25, -0.25], [1.0, 0.0], [1.0, 2.0]
+    (seen,) = torch.cat(list(policy._encoded(torch.tensor([kind + power + switches + choices]))), dim=1).tolist()
+    assert seen == [0.0, 1.0, 0.0, *power, *switches, 0.0, 1.0, 0.0, 0.0, 1.0]
+    assert policy.advantage_net[0].in_features == policy.features_dim + len(seen)
 
 
 def test_an_augmentation_and_an_intrinsic_reward_join_in():

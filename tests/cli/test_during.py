@@ -98,6 +98,15 @@ def test_the_best_model_is_that_of_the_best_evaluation(tmp_path, capsys):
     assert main(["evaluate", str(run), "--model", "best.zip", "--episodes", "2"]) == 0
 
 
+def test_an_interval_longer_than_the_training_is_said(tmp_path, capsys):
+    words = ["--eval-every", "1e5", "--record-every", "768"]
+    run = trained(tmp_path, "CartPole-v1", *words)
+    printed = "".join(capsys.readouterr())
+    assert "--eval-every is 100,000, but the training ends after 768 steps" in " ".join(printed.split())
+    assert "--record-every is" not in printed
+    assert not (run / "best.zip").exists()
+
+
 def test_evaluations_see_other_episodes_each_time(tmp_path):
     """Pendulum's first returns differ only by where the pendulum starts, since nothing has been learnt."""
     words = ["--learning-rate", "0", "--eval-every", "256"]
@@ -168,6 +177,13 @@ def test_the_result_says_what_came_out(tmp_path):
     shutil.copy(run.folder.config, run.folder.result)
     with pytest.raises(ValueError, match="not valid JSON"):
         run.folder.read_result()
+
+
+def test_a_resume_does_not_repeat_the_film_of_its_checkpoint(tmp_path, capsys):
+    run = trained(tmp_path, "CartPole-v1", "--record-every", "500", "--pause-at", "512")
+    assert "512 steps: film" in capsys.readouterr().out
+    assert main(["train", "--resume", str(run)]) == 0
+    assert "512 steps: film" not in capsys.readouterr().out
 
 
 def test_films_that_cannot_be_made_are_refused_before_the_training(tmp_path, monkeypatch, capsys):

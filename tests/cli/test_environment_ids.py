@@ -70,18 +70,24 @@ def test_unknown_ones_have_near_matches(env: str, message: str, tmp_path: Path, 
     assert message in " ".join(capsys.readouterr().err.split())
 
 
+def test_env_pool_plays_with_the_seed_of_its_making(tmp_path: Path, recwarn: Any) -> None:
+    """Training and evaluation make it with their seeds, so that nothing is to be said about them."""
+    train("envpool:CartPole-v1", tmp_path, "--steps", "256")
+    assert not [warning for warning in recwarn if "seeded when it is made" in str(warning.message)]
+
+
 def test_env_pool_takes_no_workers(tmp_path: Path, capsys: Any) -> None:
     assert main(["train", "envpool:CartPole-v1", "--runs-dir", str(tmp_path), "--workers"]) != 0
     assert "takes no worker processes" in " ".join(capsys.readouterr().err.split())
 
 
 def test_mini_grid_in_python() -> None:
-    """By its id, as an environment, and in copies: the grid as an image, without the sentence."""
+    """By its id, as an environment, and in copies: what the agent sees and its mission, as in the zoo's presets."""
     import minigrid  # noqa: F401 - registers its ids
 
     name = "MiniGrid-Empty-5x5-v0"
     for env in (as_vec_env(name), as_vec_env(gym.make(name)), make_vec_env(name, n_envs=2)):
-        assert env.observation_space.shape == (3, 5, 5)
+        assert env.observation_space.shape == (7 * 7 * 3 + 96 * 28,)  # the view, and 96 letters
     PPO("MlpPolicy", name, n_steps=16, batch_size=16).learn(16)
 
 

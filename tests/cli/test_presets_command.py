@@ -34,6 +34,10 @@ def test_a_pattern_chooses(capsys):
     assert "100,000" in printed
     assert main(["presets", "CartPol-v1"]) == 2
     assert "did you mean 'CartPole-v1'" in capsys.readouterr().err
+    assert main(["presets", "a2c"]) == 2
+    assert "proximo presets --algo a2c" in capsys.readouterr().err
+    assert main(["presets", "CartPole-v1", "--algo", "ppg"]) == 0
+    assert capsys.readouterr().out.startswith("1 preset\n")
     assert main(["presets", "--algo", "a2d"]) == 2
     assert "'a2c'" in capsys.readouterr().err
 
@@ -71,6 +75,15 @@ def test_the_policy_is_printed_where_it_is_chosen(capsys):
     printed = capsys.readouterr()
     assert tomllib.loads(printed.out)["policy"] == "MlpPolicy"
     assert "no preset: ppg has no preset for Acrobot-v1: training with the defaults" in printed.err
+
+
+def test_what_the_printed_configuration_leaves_at_its_default_is_told_beside_it(capsys):
+    assert main(["train", "CartPole-v1", "--print-config", "--normalize", "true"]) == 0
+    printed = capsys.readouterr()
+    told = " ".join(printed.err.split())
+    assert "at their defaults: frame_stack 1, atari_native False, use_sde False, sde_sample_freq -1" in told
+    assert "not set: env_wrapper, env_kwargs, clip_range_vf, target_kl, policy_kwargs" in told
+    assert tomllib.loads(printed.out)["normalize"] is True
 
 
 @pytest.mark.parametrize(

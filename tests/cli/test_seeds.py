@@ -19,8 +19,10 @@ from rich.console import Console
 from proximo import PPO
 from proximo.cli.group import Group
 from proximo.cli.main import main
+from proximo.cli.report import found_runs
 from proximo.cli.runs import Run
 from proximo.cli.trainings import Lines, Training, progress_table
+from proximo.training.run_folder import RunFolder
 
 SHORT = ["--steps", "512", "--n-steps", "64", "--envs", "2", "--eval-episodes", "2"]
 FAILS_WITH_SEED_7 = """
@@ -207,11 +209,26 @@ def test_a_group_is_evaluated_and_plotted_as_its_runs(tmp_path, capsys):
     assert [run.config.seed for run in Run.open_all([group.path])] == [1, 2]
 
 
+def test_what_a_group_has_set_aside_is_no_run_of_it(tmp_path):
+    group = Group.create(tmp_path, "CartPole-v1-ppo", (1,), 1, ["CartPole-v1"])
+    for folder in ("begun", "again"):
+        (group.path / folder).mkdir()
+        (group.path / folder / "config.toml").touch()
+    group.set_aside(Run(RunFolder(group.path / "begun"), None))
+    assert (group.path / "failed" / "begun").is_dir()
+    for place in (tmp_path, group.path):  # what report, its live view and compare are given
+        assert found_runs([place]) == [group.path / "again"]
+    (group.path / "group.toml").unlink()
+    assert group.path / "failed" / "begun" in found_runs([tmp_path])  # a folder of that name elsewhere is any folder
+
+
 def test_words_of_a_group_name_files_wherever_one_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.toml").write_text("gamma = 0.5\n")
-    group = Group.create(tmp_path, "x", (7,), 1, ["A-v0", "--preset", "mine.toml", "--seeds", "7", "--runs-dir=here"])
-    assert Group.open(group.path).words == ("A-v0", "--preset", str(tmp_path / "mine.toml"))
+    words = ["A-v0", "--preset", "mine.toml", "--seeds", "7", "--runs-dir=here", "--init-from=mine.toml"]
+    group = Group.create(tmp_path, "x", (7,), 1, words)
+    mine = str(tmp_path / "mine.toml")
+    assert Group.open(group.path).words == ("A-v0", "--preset", mine, "--init-from", mine)
     assert group.path.name.startswith("x-seeds-7-")
     shutil.copy("mine.toml", group.path / "group.toml")
     with pytest.raises(ValueError, match="does not describe a group of runs"):

@@ -155,11 +155,11 @@ def test_a_reader_that_goes_away_is_no_error(words, folder):
 
 
 def test_minigrid_trains_as_it_is_named(folder, capsys):
-    """Its observations hold a sentence, and its grid is too small for the encoder of images: neither is asked about."""
+    """Its observations hold a sentence, which nobody is asked about: it is spelt in numbers behind the agent's view."""
     pytest.importorskip("minigrid")
     assert main(["train", "MiniGrid-Empty-5x5-v0", *SHORT]) == 0
     (run,) = Path("runs").iterdir()
     model = PPO.load(run / "model.zip")
-    assert model.observation_space.shape == (3, 5, 5)
+    assert model.observation_space.shape == (7 * 7 * 3 + 96 * 28,)
     assert model.num_timesteps == 64
     assert main(["evaluate", str(run), "--episodes", "1"]) == 0

@@ -92,21 +92,24 @@ def pendulum_study(tmp_path_factory):
     ("words", "message"),
     [
         ([], "give the id of an environment"),
+        (["--study", "absent"], "there is no study at absent; "),
         (["Pendulu-v1"], "unknown environment id 'Pendulu-v1'"),
         (["Pendulum-v1", "--algo", "pp"], "there is no algorithm 'pp'; did you mean 'ppo'"),
         (["Pendulum-v1", "--reduction", "1"], "--reduction is 1; expected at least 2"),
         (["Pendulum-v1", "--steps", "2", "--rungs", "9"], "2 steps are too few for 9 rungs"),
         (["Pendulum-v1", "--pruner", "wilcoxon", "--seeds", "1"], "it needs 4"),
         (["Pendulum-v1", "--space", "absent.toml"], "absent.toml"),
+        (["Pendulum-v1", "--space", "policy.toml"], "MlpPolicy has no argument 'net_arc'; did you mean 'net_arch'"),
         (["Pendulum-v1", "--space", "wrong.toml"], "'gama', which is no hyperparameter; did you mean 'gamma'"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_before_there_is_a_folder(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("wrong.toml").write_text("[gama]\nlow = 0.9\nhigh = 0.99\n")
+    Path("policy.toml").write_text("[policy_kwargs.net_arc]\nchoices = [[64, 64]]\n")
     assert main(["tune", *words]) == 2
     assert message in capsys.readouterr().err
-    assert os.listdir() == ["wrong.toml"]
+    assert sorted(os.listdir()) == ["policy.toml", "wrong.toml"]
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pydoc
 import re
 import sys
+from typing import Any
 
 import pytest
-from document_pages import DOCS
+from document_pages import DOCS, PAGES, blocks_of, name_of
 
 import proximo
 from proximo.networks.actor_critic import ActorCriticCnnPolicy
@@ -39,8 +41,25 @@ def test_every_constructor_argument_is_described() -> None:
             arguments, meanings = public.arguments(thing), public.meanings(thing)
             counted += len(arguments)
             missing += [f"{name}({argument})" for argument in arguments if not meanings.get(argument)]
-    assert counted > 1500
+    assert counted > 2000
     assert missing == []
+
+
+def test_arguments_that_are_handed_on_are_counted() -> None:
+    class Base:
+        def __init__(self, far: int, shared: int) -> None: ...
+
+    class Between(Base):
+        def __init__(self, *args: int, shared: int = 1, **kwargs: int) -> None: ...
+
+    class Face(Between):
+        def __init__(self, near: int, **kwargs: int) -> None: ...
+
+    owners: list[Any] = [Base, Between, Face]
+    for owner in owners:
+        owner.__init__.__module__ = owner.__module__ = "proximo.handed"
+    assert list(public.arguments(Face)) == ["near", "shared", "far"]
+    assert public.arguments(Face)["shared"].default == 1
 
 
 @pytest.mark.parametrize(
@@ -75,3 +94,17 @@ def test_the_reference_has_every_public_module() -> None:
     }
     listed = {f"{value.__module__}" for value in map(proximo.__getattr__, proximo.__all__) if inspect.isclass(value)}
     assert listed <= modules
+
+
+def test_what_the_pages_import_is_in_the_reference() -> None:
+    shown = {id(thing) for thing in OBJECTS.values()}
+    missing = {
+        f"{name_of(page)}: {node.module}.{item.name}"
+        for page in PAGES
+        for block in blocks_of(page)
+        for node in ast.walk(ast.parse(block.code))
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "proximo"
+        for item in node.names
+        if id(getattr(importlib.import_module(str(node.module)), item.name)) not in shown
+    }
+    assert missing == set()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import minatar, ppg_learning, pybullet
+from benchmarks import minatar, ppg_learning, pybullet, pybullet_peer
 from benchmarks.run import RESULTS, as_markdown
 from benchmarks.training_queue import Page
 
 
-@pytest.mark.parametrize("page", [pybullet.PAGE, minatar.PAGE], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [pybullet.PAGE, pybullet_peer.PAGE, minatar.PAGE], ids=lambda page: page.name)
 def test_tables_are_those_of_the_finished_trainings(page: Page) -> None:
     if not (results := page.results()):
         assert not (RESULTS / f"{page.name}.md").exists()
@@ -20,6 +20,7 @@ def test_tables_are_those_of_the_finished_trainings(page: Page) -> None:
     text = (RESULTS / f"{page.name}.md").read_text()
     for values in ("evaluation", "last_100_episodes"):
         assert as_markdown(page.rows(results, values)) in text, f"python -m benchmarks.{page.name} --table mends it"
+    assert page.remarks(results) in text
 
 
 def test_ppg_against_ppo_is_that_of_the_stored_runs() -> None:
@@ -37,6 +38,28 @@ def test_a_cell_with_few_seeds_claims_no_interval() -> None:
     assert row[2:] == ["2", "3000 ± 1414", "-9706 … 15706", "2782 ± 76"]
     row = next(row for row in pybullet.PAGE.rows(runs[:1], "evaluation") if row[:2] == ["Ant", "PPO gSDE"])
     assert row[2:] == ["1", "2000", "–", "2782 ± 76"]
+
+
+def test_cells_below_the_published_mean_are_named() -> None:
+    runs = [
+        {"robot": "Hopper", "algo": algo, "noise": "gsde", "evaluation": [mean, mean]}
+        for algo, means in (("a2c", (1000.0, 1100.0, 900.0)), ("ppo", (1000.0, 2600.0, 2500.0)))
+        for mean in means
+    ]
+    said = pybullet.PAGE.remarks(runs)  # 1000 [752, 1248] against 1561, and 2033 [-193, 4260] against 2512
+    assert said.startswith("Of the 2 cells with three")
+    assert "in 1: Hopper A2C gSDE." in said
+    assert "in 0." in pybullet.PAGE.remarks(runs[:2])
+
+
+def test_the_difference_is_that_of_the_means_over_seeds() -> None:
+    runs = [
+        {"game": "Breakout", "algo": algo, "seed": seed, "evaluation": [mean], "last_100_episodes": mean}
+        for algo, means in (("ppo", (1.0, 2.0, 3.0)), ("ppg", (2.0, 4.0)))
+        for seed, mean in enumerate(means)
+    ]
+    # sqrt(2/2 + 1/3) = 1.155 and (4/3)² / (1²/1 + (1/3)²/2) = 1.684 degrees of freedom, whose quantile is 5.17
+    assert "| Breakout | 1.0 [-5.0, 7.0] | 1.0 [-5.0, 7.0] |" in minatar.PAGE.remarks(runs)
 
 
 def test_a_training_is_known_by_its_name() -> None:

@@ -56,6 +56,17 @@ def test_a_page_fits_a_phone_and_says_nothing_on_the_console(browser: Browser, a
     assert browser.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
 
 
+def test_dark_code_underlines_no_module_names(browser: Browser, address: str) -> None:
+    browser.open(f"{address}/getting-started.html", dark=True)
+    lines = "[...document.querySelectorAll('.highlight .nn')].map(e => getComputedStyle(e).textDecorationLine)"
+    assert set(browser.evaluate(lines)) == {"none"}
+
+
+def test_the_reference_has_no_rows_that_say_nothing() -> None:
+    for page in (SITE / "reference").glob("*.html"):
+        assert "Alias for field number" not in page.read_text("utf-8"), page.name
+
+
 def test_search_finds_a_page(browser: Browser, address: str) -> None:
     browser.open(f"{address}/search.html?q=auxiliary+phase")
     links = "[...document.querySelectorAll('#search-results li a')].map(link => link.href)"

@@ -135,7 +135,7 @@ CASES: dict[str, Case] = {
     "phasic": Case(PPG, "MlpPolicy", VECTOR, "box"),
     "phasic-cnn": Case(PPG, "CnnPolicy", IMAGE, "discrete"),
     "decoupled": Case(DAAC, "MlpPolicy", VECTOR, "discrete"),
-    "decoupled-dictionary": Case(DAAC, "MultiInputPolicy", NESTED, "box"),
+    "decoupled-dictionary": Case(DAAC, "MultiInputPolicy", NESTED, "hybrid"),
     "trpo": Case(TRPO, "MlpPolicy", VECTOR, "multi_discrete"),
     "a2c": Case(A2C, "MlpPolicy", VECTOR, "box"),
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from faults.run_folders import good_files
+from proximo import PPO
 from proximo.cli.main import main
 from proximo.cli.report import content_of
 from proximo.cli.runs import Run
@@ -232,6 +234,32 @@ def test_a_link_to_a_file_elsewhere_is_not_read(name: str, run: Path, tmp_path: 
                 report(run)
 
 
+@pytest.mark.parametrize("name", ["config.toml", "progress.csv"])
+def test_no_picture_is_drawn_of_a_file_elsewhere(
+    name: str, run: Path, tmp_path: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / name).rename(tmp_path / name)
+    (run / name).symlink_to(tmp_path / name)
+    with tally.case(KIND):
+        assert main(["plot", str(run), "-o", str(tmp_path / "x.png")]) == 2
+        assert f"{name} leads out of the run folder" in capsys.readouterr().err
+        assert not (tmp_path / "x.png").exists()
+
+
+@pytest.mark.parametrize("words", [["plot", "-o", "x"], ["report", "-o", "x"], ["evaluate"]])
+def test_a_group_brings_no_run_of_the_reader(
+    words: list[str], run: Path, tmp_path: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder in it that is a link to a run of one's own would be in the page that is then published."""
+    group = tmp_path / "group"
+    group.mkdir()
+    (group / "group.toml").write_text('seeds = [1]\njobs = 1\ncommand = ["CartPole-v1"]\n')
+    (group / "seed").symlink_to(run)
+    with tally.case(KIND):
+        assert main([words[0], str(group), *words[1:]]) == 2
+        assert "has no config.toml" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["plot"], ["watch"]])
 def test_nothing_is_written_through_a_link(
     words: list[str], run: Path, tmp_path: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
@@ -260,6 +288,35 @@ def test_names_are_neither_formulas_nor_markup_nor_codes(
         told = capfd.readouterr()
         assert "\x1b" not in told.out + told.err
         assert "[/red] ?]0;title" in told.out
+
+
+def test_names_of_groups_are_no_formulas(run: Path, tmp_path: Path, tally: Tally) -> None:
+    odd = tmp_path / "$x^$ \\input{x}"
+    odd.mkdir()
+    run.rename(odd / "run")
+    (tmp_path / "other").mkdir()
+    shutil.copytree(odd / "run", tmp_path / "other" / "run")
+    picture, table = tmp_path / "x.png", tmp_path / "x.tex"
+    words = ["compare", str(odd), str(tmp_path / "other"), "--repetitions", "10"]
+    with tally.case(KIND):
+        assert main([*words, "-o", str(picture), "--latex", str(table)]) == 0
+        assert picture.is_file()
+        assert r"\$x\textasciicircum{}\$ \textbackslash{}input\{x\}" in table.read_text()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ['env_wrapper = { FrameSkip = { skip = "x" } }', "normalize = { venv = 1 }", 'env_kwargs = { id = "x:Y-v0" }',
+     'env_kwargs = { entry_point = "os:system" }', 'env_kwargs = { env_id = "x:Y-v0" }'],
+)  # fmt: skip
+def test_settings_that_no_environment_takes_are_one_line(
+    setting: str, run: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
+) -> None:
+    PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8).save(run / "model.zip")
+    (run / "config.toml").write_text((run / "config.toml").read_text() + setting + "\n")
+    with tally.case(KIND):
+        assert main(["evaluate", str(run), "--episodes", "1"]) == 2
+        assert "the environment CartPole-v1 cannot be made" in capsys.readouterr().err
 
 
 def test_a_broken_float_in_evaluations_is_left_out(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import random
@@ -16,7 +17,7 @@ import pytest
 
 from proximo import PPO
 from proximo.training.checkpoints import CheckpointFolder
-from proximo.training.signals import StopOnSignal
+from proximo.training.signals import StopOnSignal, keep_interrupts
 
 from .conftest import Tally
 
@@ -185,6 +186,25 @@ def test_a_hang_up_asks_for_the_end() -> None:
         assert stop.exit_code == 129
     finally:
         signal.signal(signal.SIGHUP, previous)
+
+
+def test_a_ctrl_c_that_a_callback_from_c_swallows_ends_the_training_when_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kernels are compiled by LLVM, which calls back; Python drops what is raised there."""
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+    previous = signal.getsignal(signal.SIGINT)
+    try:
+        keep_interrupts()
+        ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()
+        assert [what.exc_type for what in dropped] == [KeyboardInterrupt]
+        with pytest.raises(KeyboardInterrupt), StopOnSignal():
+            pass
+        with StopOnSignal() as stop:  # once is enough
+            assert stop.signal_number is None
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def test_a_hang_up_that_was_ignored_stays_ignored() -> None:

@@ -32,6 +32,9 @@ class StandIn:
     commits: int = 0
     listed_sizes: dict[str, int] = field(default_factory=dict)  # lies of the listing, by path
     refuse_writes: bool = False
+    redirect: str = ""  # where large files are said to be, instead of this server's other name
+    added: bytes = b""  # what follows a large file, behind its length and hash
+    hosts_with_token: set[str] = field(default_factory=set)
 
     @property
     def commit(self) -> str:
@@ -83,6 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         self.hub.requests.append((self.command, path))
         if token := self.headers.get("Authorization"):
             self.hub.tokens.add(token)
+            self.hub.hosts_with_token.add(self.headers.get("Host", "").partition(":")[0])
         for method, pattern, action in ROUTES:
             if (self.command == method or (self.command == "HEAD" and method == "GET")) and (
                 found := re.fullmatch(pattern, path)
@@ -164,13 +168,13 @@ class Handler(BaseHTTPRequestHandler):
             self.hub.objects[oid] = content
             linked = {"X-Linked-Etag": f'"{oid}"', "X-Linked-Size": str(len(content))}
             elsewhere = self.hub.address.replace("127.0.0.1", "localhost")  # the hub's large files are on another host
-            place = {"Location": f"{elsewhere}/lfs/{oid}", "X-Repo-Commit": self.hub.commit}
+            place = {"Location": self.hub.redirect or f"{elsewhere}/lfs/{oid}", "X-Repo-Commit": self.hub.commit}
             self.answer(302, b"", {**linked, **place})
         else:
             self.answer(200, content, {"ETag": f'"{git_hash(content)}"', "X-Repo-Commit": self.hub.commit})
 
     def give(self, data: bytes, oid: str) -> None:
-        self.answer(200, self.hub.objects[oid], {"ETag": f'"{oid}"'})
+        self.answer(200, self.hub.objects[oid] + self.hub.added, {"ETag": f'"{oid}"'})
 
 
 REPOSITORY = r"([\w.-]+/[\w.-]+)"

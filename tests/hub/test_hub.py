@@ -7,8 +7,10 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 import warnings
 import zipfile
 from contextlib import suppress
@@ -25,12 +27,16 @@ import huggingface_hub
 from huggingface_hub import constants
 
 from proximo import PPO
+from proximo.analysis.evaluation import Evaluation
 from proximo.cli import hub as command
 from proximo.cli.main import main
 from proximo.cli.runs import Run
 from proximo.errors import MissingExtraError, ModelFileError
 from proximo.hub import HubError, pull
+from proximo.hub.card import Subject, check_no_secrets, model_card
 from proximo.hub.listing import choose, read_listing
+from proximo.training.run_folder import to_toml
+from proximo.version import __version__
 
 from .stand_in import StandIn, serving
 
@@ -111,7 +117,9 @@ def test_usage_of_the_card_works_when_pasted(run, hub, tmp_path, capfd):
     card = hub.repositories[REPOSITORY]["README.md"].decode()
     (shell,) = re.findall(r"```bash\n(.*?)```", card, re.DOTALL)
     install, *commands = [line.split() for line in shell.strip().splitlines()]
-    assert install == ["pip", "install", "'proximo[hub]'"]
+    # no index of packages has Proximo: a card that names it there would send its readers to whoever takes the name
+    assert install[:5] == ["pip", "install", "-c", "constraints.txt", "'.[hub,classic]'"]
+    assert " ".join(install[5:]) == f"# in a checkout of Proximo {__version__}"
     for name, *words in commands[:2]:  # watch films, which has its own tests
         assert name == "proximo"
         assert main(words) == 0
@@ -152,6 +160,64 @@ def test_nothing_of_this_machine_is_pushed(run, hub):
     assert str(run.parent) not in text
 
 
+@pytest.mark.parametrize("name", ["model.zip", "config.toml", "versions.json"])
+def test_a_file_of_the_reader_is_not_pushed(name, run, hub, tmp_path, capfd):
+    """A stranger's run folder may have links to what is private."""
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / name).rename(tmp_path / "private")
+    (copy / name).symlink_to(tmp_path / "private")
+    for words in ([], ["--dry-run", "card"]):
+        assert main(["hub", "push", str(copy), REPOSITORY, "--without-film", *words]) == 2
+        assert f"{name} leads out of the run folder" in capfd.readouterr().err
+    assert hub.requests == []
+    assert not (tmp_path / "card").exists()
+
+
+def test_a_pipe_in_a_run_folder_stalls_no_push(run, hub, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "versions.json").unlink()
+    os.mkfifo(copy / "versions.json")
+    pushed(copy, "--without-film", "--dry-run", "card")
+    assert "python" in json.loads((tmp_path / "card" / "versions.json").read_text())
+
+
+@pytest.mark.parametrize("key", ["api_key", "hub-token", "PASSWORD", "my_secret"])
+def test_secrets_of_a_configuration_are_not_pushed(key, run, hub, tmp_path, capfd):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    config = (copy / "config.toml").read_text().partition("[session]")[0]
+    (copy / "config.toml").write_text(f'{config}\n[env_kwargs]\n{key} = "{TOKEN}"\n')
+    assert main(["hub", "push", str(copy), REPOSITORY, "--without-film", "--dry-run", "card"]) == 2
+    error = capfd.readouterr().err
+    assert f"env_kwargs.{key} in config.toml has the name of a secret" in error
+    assert TOKEN not in error
+    assert not (tmp_path / "card").exists()
+
+
+def test_words_that_only_sound_like_secrets_are_pushed():
+    check_no_secrets(
+        {"env_kwargs": {"max_tokens": "9", "token": 3, "monkey": "x", "secretary": "y"}, "policy": "MlpPolicy"}
+    )
+
+
+def test_a_configuration_does_not_leave_its_block_of_the_card():
+    from markdown_it import MarkdownIt
+
+    hostile = "x\n```\n<img src=x onerror=alert(1)>\n# title\n[link](javascript:alert(1))"
+    config = to_toml({"env": "CartPole-v1", "env_kwargs": {hostile: hostile, "list": [hostile, {"a": "```\n<b>"}]}})
+    subject = Subject(
+        repository=REPOSITORY, env="CartPole-v1", algo="ppo", title="PPO", config=config,
+        evaluation=Evaluation((1.0, 2.0), (1, 2)), seed=0, steps=10,
+    )  # fmt: skip
+    body = model_card(subject).split("\n---\n", 1)[1]
+    tokens = MarkdownIt("commonmark").parse(body)
+    assert [token.info for token in tokens if token.type == "fence"] == ["bash", "python", "toml"]
+    assert tokens[-1].type == "fence"
+    assert tomllib.loads(tokens[-1].content)["env_kwargs"][hostile] == hostile
+    inline = [child.type for token in tokens for child in token.children or []]
+    assert not {"html_inline", "link_open", "image"} & set(inline)
+    assert not any(token.type == "html_block" for token in tokens)
+
+
 def test_who_may_not_write_is_told_to_log_in(run, hub, capfd):
     hub.refuse_writes = True
     assert main(["hub", "push", str(run), REPOSITORY, "--episodes", "1", "--without-film"]) == 2
@@ -161,6 +227,12 @@ def test_who_may_not_write_is_told_to_log_in(run, hub, capfd):
 
 
 # ------------------------------------------------------------------------------------------------------------- pulling
+
+
+def offer(run: Path, hub: StandIn) -> None:
+    """A repository of a run, as if it had been pushed."""
+    config = (run / "config.toml").read_bytes().partition(b"[session]")[0]
+    hub.repositories[REPOSITORY] = {"model.zip": (run / "model.zip").read_bytes(), "config.toml": config}
 
 
 def sb3_repository(hub: StandIn, normalize: bool = True) -> tuple[stable_baselines3.PPO, VecNormalize, bytes]:
@@ -279,6 +351,65 @@ def test_a_configuration_imports_no_package(run, hub, tmp_path):
         folder = pull(REPOSITORY, tmp_path / "chosen", env="CartPole-v1")
     assert Run.open(folder).config.env == "CartPole-v1"
     assert "session" not in (folder / "config.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('algo = "ppo"', "algo = []", "algo a list; expected a run's"),
+        ('algo = "ppo"', 'algo = "os.system"', "expected a run's"),
+        ('env = "CartPole-v1"', "env = {}", "env a dict"),
+        ("n_steps = 64", 'env_wrapper = "os.system"', "the wrapper os.system, which this version does not have"),
+        ("n_steps = 64", 'env_wrapper = { FrameSkip = { entry_point = "x:y" } }', "FrameSkip the argument 'entry_p"),
+        ("n_steps = 64", "frame_stack = 1_000_000_000", "at most 1,024"),
+        ("n_steps = 64", "a." * 1000 + "a = 1", "a dotted name of more than"),
+    ],
+)
+def test_a_configuration_that_is_no_runs_is_refused(old, new, message, run, hub, tmp_path):
+    offer(run, hub)
+    files = hub.repositories[REPOSITORY]
+    files["config.toml"] = files["config.toml"].replace(old.encode(), new.encode(), 1)
+    with pytest.raises((HubError, ModelFileError), match=message):
+        pull(REPOSITORY, tmp_path / "pulled")
+    assert not (tmp_path / "pulled").exists()
+
+
+def test_the_token_stays_with_the_hub(run, hub, tmp_path):
+    offer(run, hub)
+    pull(REPOSITORY, tmp_path / "pulled")
+    assert any(path.startswith("/lfs/") for _, path in hub.requests)
+    assert hub.hosts_with_token == {"127.0.0.1"}, "large files come from another host, which must not see it"
+
+
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://127.0.0.1/model.zip", "http://127.0.0.1:9/model.zip"])
+def test_a_redirect_leads_to_no_file_and_ends_in_one_line(address, run, hub, tmp_path, capfd):
+    offer(run, hub)
+    hub.redirect = address
+    capfd.readouterr()
+    assert main(["hub", "pull", REPOSITORY, "-o", "pulled"]) == 2
+    assert f"pulling {REPOSITORY} failed" in capfd.readouterr().err
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_a_file_that_goes_on_behind_its_length_is_refused(run, hub, tmp_path, capfd):
+    offer(run, hub)
+    hub.added = bytes(10_000)
+    capfd.readouterr()
+    assert main(["hub", "pull", REPOSITORY, "-o", "pulled"]) == 2
+    assert "error: " in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_texts_of_a_repository_say_nothing_to_the_terminal(run, hub, tmp_path, capfd):
+    offer(run, hub)
+    files = hub.repositories[REPOSITORY]
+    files["config.toml"] = files["config.toml"].replace(b"CartPole-v1", b"Cart\\u001b[2JPole-v1")
+    files["\x1b]0;title\x07.zip"] = b"PK"
+    assert main(["hub", "pull", REPOSITORY, "-o", "pulled"]) == 0
+    assert main(["evaluate", "pulled"]) == 2
+    told = "".join(capfd.readouterr())
+    assert "Cart?[2JPole-v1" in told
+    assert "\x1b" not in told
 
 
 def test_a_damaged_model_is_refused(run, hub, tmp_path):

@@ -186,7 +186,7 @@ TABLE: dict[str, Any] = {"env": "CartPole-v1", "algo": "ppo", "seed": 1, "preset
         ({"env_wrapper": 3}, "expected a name"),
         ({"n_envs": 0}, "n_envs of the preset"),
         ({"n_envs": True}, "n_envs of the preset"),
-        ({"n_envs": float("inf")}, "config.toml: cannot convert"),
+        ({"n_envs": float("inf")}, "n_envs of the preset .* is inf"),
         ({"n_timesteps": "many"}, "n_timesteps of the preset"),
         ({"frame_stack": 1.5}, "frame_stack of the preset"),
         ({"policy": 5}, "policy of the preset"),

@@ -162,6 +162,29 @@ def test_names_of_other_sites_are_refused(folder):
         assert ask(server, "/runs?" + "&".join(["a=1"] * 500))[0] == 400
 
 
+def test_a_run_that_is_asked_for_often_is_told_once(folder):
+    """A page elsewhere may send requests, though it cannot read the answers: they must not cost more than they say."""
+    with served(folder) as server:
+        once = ask(server, "/content?run=first")
+        often = ask(server, "/content?" + "&".join(["run=first"] * 150))
+        assert often[0] == 200
+        assert len(often[2]) == len(once[2])
+        assert ask(server, "/content?" + "&".join(["run=first"] * 150) + "&run=nothing")[0] == 404
+
+
+def test_half_a_request_holds_nobody_up(folder):
+    with served(folder) as server:
+        slow = [socket.create_connection(("127.0.0.1", server.server_address[1])) for _ in range(50)]
+        try:
+            for connection in slow:
+                connection.sendall(b"GET /runs HT")
+            assert ask(server, "/runs")[0] == 200
+        finally:
+            for connection in slow:
+                connection.close()
+        assert ask(server, "/" + "a" * 100_000)[0] == 414
+
+
 def test_films_are_films(folder, tmp_path):
     (folder / "first" / "video.gif").write_bytes(GIF)
     (folder / "group" / "second" / "video.gif").write_text("<script>alert(1)</script>")

@@ -83,6 +83,18 @@ def test_the_start_in_the_words_of_optuna():
     assert found["n_epochs"] == 10
 
 
+def test_a_start_beyond_the_space_is_told_as_the_nearest_that_can_be_drawn():
+    start = load_preset("ppo", "default").changed({"n_steps": 1024, "batch_size": 512}, n_envs=4)
+    space = Space.read("ppo", start, most_samples=455)
+    found = space.start_parameters()
+    assert (found["log2(n_steps)"], found["log2(batch_size)"]) == (6, 8)
+    study = optuna.create_study(direction="maximize")
+    study.enqueue_trial(found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(space, space.suggest(study.ask()))
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -101,6 +113,10 @@ def test_the_start_in_the_words_of_optuna():
         ({"batch_size": {"low": 4096, "high": 8192, "powers_of": 2}}, "does not divide n_steps \\* n_envs = 2048"),
         ({"n_steps": {"low": 8, "high": 64, "powers_of": 2}}, "batch_size 64, which is not searched"),
         ({"n_steps": {"low": 2**15, "high": 2**16, "powers_of": 2}}, "evaluated after 20,000 steps"),
+        ({"n_steps": {"low": 8, "high": 64, "powers_of": "2"}}, "powers_of is '2'; expected a whole number such as 2"),
+        ({"gamma": {"low": 0.9, "high": 0.99, "log": 3}}, "log is 3; expected true or false"),
+        ({"clip_range": {"low": 0.1, "high": 0.2, "schedule": 3}}, "schedule is 3; expected a list"),
+        ({"clip_range": {"low": 0.1, "high": 0.2, "schedule": [[1]]}}, "a list of 'constant' and 'linear'"),
         ({}, "is empty"),
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -237,6 +239,7 @@ def test_folders_that_are_no_study(tmp_path):
         ("algo = ['ppo']", "algo is .*ppo"),
         ("env = 3", "env is 3; expected the id of an environment"),
         ("env = '--resume'", "env is '--resume'; expected the id"),
+        (r'env = "CartPole-v1\nn_envs = 9"', "env is .*; expected the id"),
         ("workers = -1", "workers is -1; expected auto, cores, or a number of at least 0"),
         ("device = '--resume'", "device is '--resume'; expected a device such as cpu"),
         ("train = ['--resume', 'elsewhere']", "it has 'train'"),
@@ -279,6 +282,51 @@ def test_scores_that_are_damaged(text, tmp_path):
     with pytest.raises(RunFolderError, match=r"scores.json .*remove it"):
         job.read()
     job.release()
+
+
+class Calls:
+    """A pickle that runs a command when a careless reader loads it."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+@pytest.mark.parametrize(
+    "added",
+    ["\n", "{}\n", "[]\n", "x\nx\n", '{"op_code": 99}\n', '{"op_code": []}\n', "[" * 100_000 + "\n", "\xff\n\n",
+     '{"op_code": 4, "worker_id": "x"}\n', '{"op_code": 8, "worker_id": "x", "trial_id": [], "user_attr": 3}\n',
+     '{"op_code": 5, "worker_id": "x", "trial_id": 0, "param_name": "x", "distribution": 3}\n'],
+)  # fmt: skip
+def test_a_journal_that_is_damaged_is_named(added, tmp_path):
+    path = new_study(tmp_path / "study", trials=2, seeds=(1,)).path
+    with (path / "journal.log").open("ab") as stream:
+        stream.write(added.encode("latin-1"))
+    with pytest.raises(StudyError, match=r"journal.log is no journal of a study, or damaged"):
+        Study.open(path)
+
+
+def test_a_journal_of_a_stranger_runs_nothing(tmp_path):
+    """Optuna unpickles snapshots of other storages, and CMA-ES what its trials say; neither is used here."""
+    path, marker = new_study(tmp_path / "study", trials=3, seeds=(1,), pruner="none").path, tmp_path / "was_run"
+    hostile = pickle.dumps(Calls(marker))
+    journal = (path / "journal.log").read_text()
+    for name in ("journal.log.snapshot", "snapshot", "journal.log.snapshot.pkl"):
+        (path / name).write_bytes(hostile)
+    attributes = {"op_code": 3, "worker_id": "x", "study_id": 0, "system_attr": {"snapshot": hostile.hex()}}
+    trial = {"op_code": 9, "worker_id": "x", "trial_id": 0, "system_attr": {"cma:optimizer:0": hostile.hex()}}
+    lines = [line for line in journal.splitlines() if line]
+    (path / "journal.log").write_text("\n".join([*lines, json.dumps(attributes), json.dumps(trial)]) + "\n")
+    study = Study.open(path)
+    assert study.study._storage.get_study_system_attrs(study.study._study_id) == {"snapshot": hostile.hex()}
+    work(study, lambda number, *_: float(number))
+    assert study.is_over()
+    (path / "journal.log").write_bytes(hostile)
+    with pytest.raises(StudyError):
+        Study.open(path)
+    assert not marker.exists()
 
 
 def test_steps_of_metrics_that_end_in_half_a_line(tmp_path):

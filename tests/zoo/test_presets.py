@@ -200,10 +200,17 @@ def test_a_preset_may_update_statistics_per_rollout():
         ("n_timesteps = 1.5", "n_timesteps of the preset 'x' is 1.5"),
         ('normalize = "yes"', "expected true or false or a table"),
         ("policy = 3", "policy of the preset 'x' is 3; expected a name"),
+        ('algo = ["ppo"]', "algo in .*x.toml is a list; expected a name"),
+        ("env = 3", "env in .*x.toml is 3; expected a name"),
+        ("like = []", "like of the preset 'default' is a list; expected the name of another"),
+        ("n_envs = inf", "n_envs of the preset 'x' is inf; expected a whole number of at least 1 and at most"),
+        ("n_envs = nan", "n_envs of the preset 'x' is nan"),
+        ("frame_stack = 1_000_000_000", "frame_stack of the preset 'x' is 1000000000; .* at most 1,024"),
         ('like = "CartPole-v2"', "is like 'CartPole-v2'.*did you mean 'CartPole-v1'"),
         ('like = "default"', "is like 'default', of which there is no other table"),
         ("n_envs = ", "is not valid TOML"),
         ('["Other-v0"]\nn_envs = 2', "has no preset for CartPole-v1 and no \\[default\\]"),
+        ("", "x.toml is empty; expected keys of a preset, such as n_steps = 128"),
     ],
 )
 def test_faults_of_a_file_are_named(text, message, tmp_path):

@@ -27,6 +27,7 @@ from proximo.analysis.aggregates import (
     performance_profile,
     probability_of_improvement,
 )
+from proximo.analysis.plotting import literal
 from proximo.data import Array
 
 AGGREGATES: dict[str, Aggregate] = {"IQM": interquartile_mean, "mean": mean_score}
@@ -118,7 +119,8 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str], score:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    groups, pairs = list(comparison.scores), comparison.improvements
+    groups = [literal(group) for group in comparison.scores]
+    pairs = {(literal(x), literal(y)): each for (x, y), each in comparison.improvements.items()}
     rows = 0.4 * max(len(groups), len(pairs)) + 1.0
     figure = Figure(figsize=(11.0, rows + 4.2), layout="constrained")
     FigureCanvasAgg(figure)
@@ -127,7 +129,7 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str], score:
     panels = above.subplots(1, len(AGGREGATES) + bool(pairs))
     shades = shades_of(groups, None)
     for axes, (name, estimates) in zip(np.atleast_1d(panels), comparison.aggregates.items(), strict=False):
-        draw_intervals(axes, _with_bounds(estimates), shades)
+        draw_intervals(axes, _with_bounds(dict(zip(groups, estimates.values(), strict=True))), shades)
         axes.set_title(name, loc="left", fontsize=12, fontweight="bold")
         if name != next(iter(AGGREGATES)):
             axes.set_yticklabels([])
@@ -138,8 +140,9 @@ def plot_comparison(comparison: Comparison, path: str | os.PathLike[str], score:
         panels[-1].set_yticks(range(len(pairs)), [x for x, _ in pairs])
         panels[-1].set_title("P(left > right)", loc="left", fontsize=12, fontweight="bold")
     axes = below.subplots()
-    draw_profiles(axes, comparison.profiles, comparison.thresholds, shades)
-    dress_lines(axes, score, "fraction of runs above", legend=True)
+    profiles = dict(zip(groups, comparison.profiles.values(), strict=True))
+    draw_profiles(axes, profiles, comparison.thresholds, shades)
+    dress_lines(axes, literal(score), "fraction of runs above", legend=True)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=200)

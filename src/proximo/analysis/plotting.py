@@ -125,7 +125,7 @@ def plot_learning_curves(
     drawn = [curve for seeds in curves.values() for curve in seeds]
     if any(len(steps) > 1 for steps, _ in drawn):  # where all is one point, its interval is what there is to see
         _limit_to_data(axes, np.concatenate([values for _, values in drawn]))
-    _dress(axes, x, y, title or _literal(next(iter(runs)) if label_is_title else _heading(y)))
+    _dress(axes, x, y, title or literal(next(iter(runs)) if label_is_title else _heading(y)))
     target = Path(path)
     if not target.suffix:
         target = target.with_suffix(".png")
@@ -138,7 +138,7 @@ def _draw_with_interval(axes: Axes, curves: Sequence[tuple[Array, Array]], label
     grid, mean, low, high = average_curves(curves)
     is_point = len(grid) == 1
     seeds = f"mean of {len(curves)} seeds with 95 % interval" if len(curves) > 1 else "one seed"
-    text = textwrap.fill(_literal(label) + seeds, LEGEND_WIDTH)
+    text = textwrap.fill(literal(label) + seeds, LEGEND_WIDTH)
     axes.plot(grid, mean, color=colour, linewidth=1.8, marker="o" if is_point else "", label=text)
     if len(curves) > 1 and is_point:
         axes.errorbar(grid, mean, yerr=[mean - low, high - mean], color=colour, capsize=4)
@@ -169,7 +169,7 @@ def average_curves(
     return grid, *mean_intervals(values)
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """A name as it is: between two dollar signs Matplotlib reads a formula."""
     return text.replace("$", r"\$")
 
@@ -183,8 +183,8 @@ def _dress(axes: Axes, x: str, y: str, title: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     axes.set_title("\n".join(textwrap.wrap(title, 72)), loc="left", fontsize=12, fontweight="bold")
-    axes.set_xlabel(_literal(LABELS.get(x, x)))
-    axes.set_ylabel(_literal(LABELS.get(y, y)))
+    axes.set_xlabel(literal(LABELS.get(x, x)))
+    axes.set_ylabel(literal(LABELS.get(y, y)))
     axes.margins(x=0.01)
     if max(map(abs, axes.get_xlim())) >= 1000:  # below, it would write 0.5 as 500m
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M

@@ -58,6 +58,12 @@ def default_arguments(agent: type[OnPolicyAlgorithm]) -> dict[str, Any]:
     return {name: arguments[name].default for name in agent.config_class.__dataclass_fields__}
 
 
+def known_arguments(agent: type[OnPolicyAlgorithm]) -> dict[str, Any]:
+    """What a preset may say of the algorithm, with the constructor's defaults."""
+    taken = inspect.signature(agent).parameters  # TRPO takes no augmentation, say
+    return {name: taken[name].default for name in (*agent.config_class.names(), *PRESET_ARGUMENTS) if name in taken}
+
+
 def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> OnPolicyAlgorithm:
     """The model that ``preset`` describes; ``settings`` are further arguments (seed, device, …)."""
     agent = algorithm_class(algorithm)
@@ -76,8 +82,7 @@ def make_model(algorithm: str, preset: Preset, env: VecEnv, **settings: Any) -> 
 def check_arguments(agent: type[OnPolicyAlgorithm], policy: str, preset: Preset) -> dict[str, Any]:
     """The arguments of the model that ``preset`` describes; names that it does not take are refused."""
     arguments = preset.model_arguments()
-    taken = inspect.signature(agent).parameters  # TRPO takes no augmentation, say
-    known = [name for name in (*agent.config_class.names(), *PRESET_ARGUMENTS) if name in taken]
+    known = known_arguments(agent)
     for name in arguments:
         if name not in known:
             raise ValueError(f"{agent.__name__} has no argument {name!r}; {near_matches(name, known)}")

@@ -10,9 +10,10 @@ from pathlib import Path
 from proximo.cli.runs import Run, runs_of_group
 from proximo.files.atomic import replacing
 from proximo.files.plain_text import TOML_BYTES, parse_toml
-from proximo.training.run_folder import GROUP_FILE, RunFolderError, file_name, make_unique_folder, to_toml
+from proximo.training.run_folder import GROUP_FILE, SET_ASIDE, RunFolderError, file_name, make_unique_folder, to_toml
 
 OWN_FLAGS = ("--seeds", "--seed", "--jobs", "--runs-dir")  # of the group; each of its trainings gets its own
+PATH_FLAGS = ("--preset", "--init-from")  # which may name a file or a folder
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class Group:
 
     def set_aside(self, run: Run) -> None:
         """Move a run that is to be trained from the beginning again into the folder ``failed``."""
-        (self.path / "failed").mkdir(exist_ok=True)
-        run.folder.path.rename(self.path / "failed" / run.folder.path.name)
+        (self.path / SET_ASIDE).mkdir(exist_ok=True)
+        run.folder.path.rename(self.path / SET_ASIDE / run.folder.path.name)
 
     def log(self, seed: int) -> Path:
         """What the training with that seed prints."""
@@ -79,7 +80,7 @@ def words_of_each(words: Sequence[str]) -> list[str]:
         if name in OWN_FLAGS:
             if not equals:
                 next(waiting, None)
-        elif name == "--preset":
+        elif name in PATH_FLAGS:
             value = value if equals else next(waiting, "")
             kept += [name, str(Path(value).resolve()) if Path(value).exists() else value]
         else:

@@ -142,10 +142,14 @@ def fill(place: Path, run: Run, arguments: Push) -> None:
     from proximo.cli.algorithms import algorithm_title
     from proximo.cli.console import print_table, quiet_libraries
     from proximo.cli.playing import FILM_SECONDS, evaluate_run, evaluation_table, film_run, find_model
-    from proximo.hub.card import Subject, model_card, public_config, results
+    from proximo.hub.card import Subject, check_no_secrets, model_card, public_config, results
     from proximo.training.run_folder import to_toml
 
     config, model = run.config, find_model(run, arguments.model)
+    for file in (run.folder.config, run.folder.versions, model):
+        if file.is_relative_to(run.folder.path):
+            run.folder.brought(file)
+    check_no_secrets(public_config(config.as_table()))
     film = None
     with quiet_libraries():
         evaluation = evaluate_run(run, arguments.episodes, seed=arguments.seed, model_file=model)
@@ -180,15 +184,11 @@ def fill(place: Path, run: Run, arguments: Push) -> None:
 
 def read_versions(run: Run) -> dict[str, Any]:
     """What the run was trained with; of a folder without that, what there is now."""
-    from proximo.files.budgets import Budgets
-    from proximo.files.plain_text import parse_json
+    from proximo.reports import results
     from proximo.training.run_folder import collect_versions
 
-    if run.folder.versions.exists():
-        found = parse_json(run.folder.versions.read_bytes(), Budgets(), str(run.folder.versions))
-        if isinstance(found, dict) and {"python", "packages"} <= found.keys():
-            return found
-    return collect_versions()
+    found = results.read_versions(run.folder.versions)
+    return found if {"python", "packages"} <= found.keys() else collect_versions()
 
 
 def steps_of(model: Path) -> int:

@@ -34,13 +34,13 @@ class LiveView:
             return page_answer(live_list_page(self.title, "/runs"))
         if route == "/runs":
             return json_answer(self._list())
-        runs = self.runs()  # an address only chooses among these
-        paths = [runs[name] for name in query.get("run", []) if name in runs]
-        if not paths or len(paths) != len(query["run"]):
+        runs = self.runs()  # an address only chooses among these, each once
+        names = list(dict.fromkeys(query.get("run", [])))
+        paths = [runs[name] for name in names if name in runs]
+        if not paths or len(paths) != len(names):
             return None
         if route == "/report":
-            title = ", ".join(query["run"])
-            return page_answer(live_report_page(title, address_of("/content", run=query["run"])))
+            return page_answer(live_report_page(", ".join(names), address_of("/content", run=names)))
         if route == "/content":
             return self._content(paths)
         if route == "/film":

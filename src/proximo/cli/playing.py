@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from itertools import islice
@@ -54,11 +55,13 @@ def load_agent(
     path = find_model(run, model_file) if is_first() or not together else run.folder.model
     config = run.config
     env = make_preset_env(config.preset, config.env, n_envs=n_envs, seed=seed, training=False, render_mode=render_mode)
-    model = algorithm_class(config.algo).load(path, env=env, device=device, distributed=together)
+    with warnings.catch_warnings():  # loading gives them the seed of the training; an EnvPool keeps that of its making
+        warnings.filterwarnings("ignore", "an EnvPool is seeded when it is made")
+        model = algorithm_class(config.algo).load(path, env=env, device=device, distributed=together)
     attached = model.get_env() or env
     before = n_envs * model.rank  # other episodes in each process
     if seed is not None:
-        attached.seed(seed + before)  # loading gave them the seed of the training
+        attached.seed(seed + before)
     return model, attached
 
 

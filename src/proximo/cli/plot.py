@@ -38,10 +38,13 @@ class Plot:
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Plot, "plot", SUMMARY, EXAMPLES, words)
-    from proximo.analysis.plotting import plot_learning_curves
+    from proximo.analysis.plotting import plot_learning_curves, progress_file
     from proximo.cli.console import output, shown_path
 
     runs = Run.open_all(arguments.runs)
+    for each in runs:
+        for file in (each.folder.config, progress_file(each.folder.path)):
+            each.folder.brought(file)
     folder = runs[0].folder
     default = folder.own(folder.learning_curve) if len(runs) == 1 else Path("learning_curve.png")
     path = plot_learning_curves(

@@ -30,7 +30,7 @@ EXAMPLES = (
 class Presets:
     """Which presets to list."""
 
-    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PATTERN"), default_is("all")] = flag(
+    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[PATTERN]"), default_is("all")] = flag(
         "Part of an environment's id, such as Bullet, or a pattern with * and ?, in either case.", ""
     )
     algo: Annotated[OptionalText, default_is("all")] = flag("Only those of one algorithm, such as a2c.", None)
@@ -49,10 +49,17 @@ def run(words: Sequence[str]) -> int:
     algorithms = list(ALGORITHMS) if arguments.algo is None else [arguments.algo]
     names = [(algorithm, name) for algorithm in algorithms for name in available_presets(algorithm)]
     chosen = [(algorithm, name) for algorithm, name in names if matches(name, arguments.pattern)]
+    if not chosen and arguments.pattern in ALGORITHMS:
+        raise ValueError(
+            f"no preset matches {arguments.pattern!r}, which is an algorithm; give it as such: proximo presets --algo "
+            f"{arguments.pattern}"
+        )
     if not chosen:
         known = {name for _, name in names}
         raise ValueError(f"no preset matches {arguments.pattern!r}; {near_matches(arguments.pattern, known)}")
-    table = Table(title=f"{len(chosen)} presets", title_justify="left", title_style="bold")
+    table = Table(
+        title=f"{len(chosen)} preset{'s' if len(chosen) > 1 else ''}", title_justify="left", title_style="bold"
+    )
     for title in ("algorithm", "preset", "steps", "environments", "return"):
         table.add_column(title, justify="left" if title in ("algorithm", "preset") else "right")
     for algorithm, name in chosen:

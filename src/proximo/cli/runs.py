@@ -65,8 +65,12 @@ class RunConfig:
 
 
 def runs_of_group(path: Path) -> list[Path]:
-    """The run folders in a group of ``proximo train --seeds``, oldest first; none where ``path`` is no group."""
-    return sorted(file.parent for file in path.glob("*/config.toml")) if (path / GROUP_FILE).is_file() else []
+    """The run folders in a group of ``proximo train --seeds``, oldest first; none where ``path`` is no group.
+
+    Links are left out: they may lead to runs of the reader's own.
+    """
+    folders = sorted(file.parent for file in path.glob("*/config.toml")) if (path / GROUP_FILE).is_file() else []
+    return [folder for folder in folders if not folder.is_symlink()]
 
 
 def equal_seeds(runs: Sequence[Run]) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import gymnasium as gym
 import torch
 from rich.console import Console
 from rich.markup import escape
@@ -25,6 +24,7 @@ from proximo.cli.algorithms import (
     check_arguments,
     default_arguments,
     fitting_policy,
+    known_arguments,
     make_model,
 )
 from proximo.cli.console import (
@@ -59,7 +59,7 @@ from proximo.training.run_folder import to_toml
 from proximo.training.run_lock import RunLock, RunLockedError
 from proximo.training.signals import StopOnSignal
 from proximo.training.trackers import check_tracker
-from proximo.zoo import make_preset_env
+from proximo.zoo import Preset, make_preset_env
 from proximo.zoo.presets import without_preset
 
 if TYPE_CHECKING:
@@ -122,9 +122,25 @@ def prepared(arguments: Train, config: RunConfig) -> Iterator[tuple[VecEnv, OnPo
         )
         if arguments.init_from is not None:
             init_from(model, arguments.init_from)
+        tell_of_long_intervals(arguments, config.preset.n_timesteps, model.n_steps * config.preset.n_envs)
         yield env, model
     finally:
         env.close()
+
+
+def tell_of_long_intervals(arguments: Train, steps: int, rollout: int) -> None:
+    """Warn of what was asked for every so many steps, and never comes, since a training is shorter."""
+    trained = -(-steps // rollout) * rollout
+    if arguments.until is not None:
+        return  # which may train on
+    for name in ("eval_every", "record_every"):
+        every = getattr(arguments, name)
+        if every is not None and every > trained:
+            warnings.warn(
+                f"--{name.replace('_', '-')} is {every:,}, but the training ends after {trained:,} steps: it never "
+                "comes to that; give fewer",
+                stacklevel=2,
+            )
 
 
 def resume(path: Path, arguments: Train, run: Run) -> int:
@@ -187,8 +203,18 @@ def print_config(arguments: Train, config: RunConfig) -> int:
         tell_of_missing_preset(config, errors())
     if arguments.seeds is not None:
         output().print(f"# seeds {', '.join(map(str, arguments.seeds))}", markup=False)
-    output().print(to_toml(config.completed(default_arguments(agent), policy).as_table()), markup=False, end="")
+    table = config.completed(default_arguments(agent), policy).as_table()
+    output().print(to_toml(table), markup=False, end="")
+    defaults = {**Preset(name="").settings(), **known_arguments(agent)}
+    tell_of_defaults({name: value for name, value in defaults.items() if table.get(name) is None})
     return 0
+
+
+def tell_of_defaults(defaults: Mapping[str, Any]) -> None:
+    """Name what a configuration may say too, and does not."""
+    empty = [name for name, value in defaults.items() if value is None or value == () or value == {}]
+    set_to = [f"{name} {value}" for name, value in defaults.items() if name not in empty]
+    errors().print(f"at their defaults: {', '.join(set_to)}; not set: {', '.join(empty)}", style="dim", markup=False)
 
 
 def tell_of_missing_preset(config: RunConfig, console: Console) -> None:
@@ -272,12 +298,7 @@ def make_environments(config: RunConfig, arguments: Train) -> VecEnv:
         workers = {"on_env_failure": arguments.on_env_failure, **given}
         if isinstance(arguments.workers, int):
             workers["envs_per_worker"] = -(-count // arguments.workers)
-    try:
-        return make_preset_env(config.preset, config.env, n_envs=count, seed=config.seed, workers=workers)
-    except ProximoError:
-        raise
-    except (gym.error.Error, ImportError, TypeError) as error:  # an unknown package, or arguments it does not take
-        raise ValueError(f"the environment {config.env} cannot be made: {error}") from error
+    return make_preset_env(config.preset, config.env, n_envs=count, seed=config.seed, workers=workers)
 
 
 class Interrupted(Exception):
@@ -432,7 +453,8 @@ class Session:
         with self._stop_on_signal() as stop:
             progress = ProgressBarCallback(output()) if steps > 0 else None
             lock = None if self.lock is None else self.lock.callback()
-            callbacks = (lock, self.journal, self.pause, self.checkpoints, self.films, self.evaluation, stop, progress)
+            # films before checkpoints: a checkpoint knows what has been filmed, and a resume does not film it again
+            callbacks = (lock, self.journal, self.films, self.pause, self.checkpoints, self.evaluation, stop, progress)
             try:
                 self.model.learn(
                     steps,

@@ -41,7 +41,7 @@ from proximo.envs.make import versioned_id
 from proximo.files.plain_text import brief
 from proximo.training.checkpoints import MAX_CHECKPOINT_GIGABYTES
 from proximo.training.run_folder import RunFolderError
-from proximo.training.signals import SECONDS_TO_END, ignore_scheduler_warnings
+from proximo.training.signals import SECONDS_TO_END, ignore_scheduler_warnings, keep_interrupts
 from proximo.zoo import available_presets
 from proximo.zoo.presets import NAMED_PARTS, PresetFile, preset_by_name
 
@@ -243,6 +243,7 @@ class Train:
 
 def run(words: Sequence[str]) -> int:
     ignore_scheduler_warnings()
+    keep_interrupts()
     arguments = parse_arguments(words)
     if (processes := join()) is not None:
         with processes.telling_failures():

@@ -176,7 +176,7 @@ def study_folder(arguments: Tune, settings: Settings) -> Path:
 
 def planned(arguments: Tune) -> tuple[Settings, Space]:
     """A new study; whatever can be refused is refused before there is a folder."""
-    from proximo.cli.algorithms import default_arguments, fitting_policy
+    from proximo.cli.algorithms import check_policy_arguments, default_arguments, fitting_policy
     from proximo.cli.console import quiet_libraries
     from proximo.cli.session import prepared
     from proximo.cli.train import parse_arguments, run_config
@@ -192,12 +192,19 @@ def planned(arguments: Tune) -> tuple[Settings, Space]:
     rungs = rungs_of(start.n_timesteps, arguments.rungs or 3, arguments.reduction or 3)
     settings = settings_of(arguments, config.env, config.algo, rungs)
     space = Space.read(config.algo, start, arguments.space, rungs[0])
+    of_policy = [name.partition(".")[2] for name in space.ranges if "." in name]
+    check_policy_arguments(type(model), policy, dict.fromkeys(of_policy))
     return settings, space
 
 
 def train_words(arguments: Tune) -> list[str]:
     """The words of `proximo train` that train the start."""
     if not arguments.env and (arguments.preset is None or not Path(arguments.preset).is_file()):
+        if arguments.study is not None:
+            raise ValueError(
+                f"there is no study at {arguments.study}; give the folder of one, or the id of an environment too to "
+                "begin one there"
+            )
         raise ValueError(
             "give the id of an environment (proximo tune Pendulum-v1), or a study to go on with (--study FOLDER)"
         )

@@ -211,7 +211,7 @@ class TuneSession(TrainingSession):
         told += [f"{counts['fail']} failed"] if counts["fail"] else []
         if best := self.study.best_trials():
             told.append(f"the best so far {best[0].number} with {best[0].value:.1f}")
-        return Lines(", ".join(told), super()._status())
+        return Lines(", ".join(told), *([super()._status()] if self.trainings else []))
 
     def _report(self) -> None:
         study = self.study

@@ -49,6 +49,11 @@ _PLUGINS = (
     _Plugin("minigrid", "minigrid", "minigrid", MINIGRID_IDS),
     _Plugin("minatar", "minatar", "minatar", re.compile(r"^MinAtar/"), "proximo.envs.adapters.minatar"),
 )
+_OF_GYMNASIUM = {  # where gymnasium keeps environments, and the extra that brings what they import
+    "gymnasium.envs.classic_control": "classic",
+    "gymnasium.envs.mujoco": "mujoco",
+    "gymnasium.envs.box2d": "box2d",
+}
 
 
 def make_env(env_id: str, **env_kwargs: Any) -> gym.Env[Any, Any]:
@@ -98,6 +103,22 @@ def _import_plugins(env_id: str) -> None:
             raise MissingExtraError(plugin.package, plugin.extra, f"the environment {env_id!r}")
 
 
+def extras_of(env_id: str) -> list[str]:
+    """The library's extras that an environment needs; none for environments of one's own.
+
+    >>> extras_of("CartPole-v1"), extras_of("PongNoFrameskip-v4"), extras_of("my_package:Mine-v0")
+    (['classic'], ['atari'], [])
+    """
+    from proximo.envs.adapters.procgen import is_procgen_id, is_stepped_by_env_pool  # which need this module
+
+    if is_stepped_by_env_pool(env_id):
+        return ["procgen" if is_procgen_id(env_id) else "envpool"]
+    spec = gym.registry.get(env_id)
+    module = spec.entry_point.partition(":")[0] if spec is not None and isinstance(spec.entry_point, str) else ""
+    by_module = [extra for package, extra in _OF_GYMNASIUM.items() if module.startswith(package)]
+    return by_module or [plugin.extra for plugin in _PLUGINS if plugin.ids.search(env_id)]
+
+
 def versioned_id(env_id: str) -> str:
     """An id of gymnasium's registry with the newest version, if it names none; any other id as it is.
 
@@ -133,9 +154,9 @@ def make_vec_env(
     """``n_envs`` monitored copies of an environment as one vector environment.
 
     Each copy is made, wrapped in a ``Monitor`` (writing ``<monitor_dir>/<index>.monitor.csv`` if a folder is given),
-    then in ``wrapper_class``; MiniGrid's without one in :func:`wrap_minigrid`. Copy ``i`` gets the seed ``seed + i`` at
-    the first reset, its action space ``seed + start_index + i``. Workers instead of a loop:
-    ``vec_env_cls=SubprocVecEnv``.
+    then in ``wrapper_class``; MiniGrid's without one show the agent's view and its mission as one vector, see
+    :func:`wrap_minigrid` for others. Copy ``i`` gets the seed ``seed + i`` at the first reset, its action space
+    ``seed + start_index + i``. Workers instead of a loop: ``vec_env_cls=SubprocVecEnv``.
 
     Under ``torchrun`` each process makes ``n_envs`` of its own, and ``i`` counts those of all processes; where they
     make different numbers, a model with a seed puts that right.

@@ -30,6 +30,8 @@ from proximo.version import __version__
 if TYPE_CHECKING:
     from proximo.agents.on_policy import OnPolicyAlgorithm
 
+__all__ = ["ExportReport", "export_policy"]
+
 FORMAT = "proximo-policy-1"
 
 
@@ -37,14 +39,15 @@ FORMAT = "proximo-policy-1"
 class ExportReport:
     """What was written, and how it compares with ``predict``."""
 
-    path: Path
+    path: Path  # of the file
     size: int  # bytes
-    runtime: str
-    metadata: Mapping[str, Any]
-    comparison: Comparison
+    runtime: str  # what ran the file for the comparison
+    metadata: Mapping[str, Any]  # what the file says of itself
+    comparison: Comparison  # numbers of observations, choices and ties, and the largest difference
 
     @property
     def largest_difference(self) -> float:
+        """The largest difference of a continuous action or state."""
         return self.comparison.largest_difference
 
     def __str__(self) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from proximo.analysis.evaluation import Evaluation
-from proximo.hub.client import require_hub
+from proximo.envs.make import extras_of
+from proximo.hub.client import HubError, require_hub
 from proximo.version import __version__
+
+_SECRET = re.compile(
+    r"(?i)(^|[^a-z])(token|secret|password|passwd|passphrase|credentials?|api_?key|access_?key)($|[^a-z])"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,7 @@ def _text(subject: Subject) -> str:
     evaluation, name = subject.evaluation, subject.name
     (_, low, high), episodes = evaluation.interval, len(evaluation.episode_rewards)
     masking = ", use_masking=True" if subject.algo == "maskable_ppo" else ""
+    extras = ",".join(["hub", *extras_of(subject.env)])
     film = {"gif": f"\n![The agent at play]({subject.film})\n", "mp4": "\nThe film is `replay.mp4`.\n"}
     return f"""# {subject.title} on {subject.env}
 
@@ -91,7 +98,7 @@ Actions are the most likely ones (deterministic).
 ## Use it
 
 ```bash
-pip install 'proximo[hub]'
+pip install -c constraints.txt '.[{extras}]'  # in a checkout of Proximo {__version__}
 proximo hub pull {subject.repository}
 proximo evaluate {name} --episodes 10
 proximo watch {name}
@@ -120,6 +127,18 @@ Nothing in the repository is run: the model file is read as data, and the config
 {subject.config.strip()}
 ```
 """
+
+
+def check_no_secrets(config: Mapping[str, Any], of: str = "") -> None:
+    """Refuse to make public what a configuration calls a secret, such as ``env_kwargs.api_key``."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            check_no_secrets(value, f"{of}{key}.")
+        elif isinstance(value, str) and value and _SECRET.search(key):
+            raise HubError(
+                f"{of}{key} in config.toml has the name of a secret, and a repository would show it: let the "
+                "environment read it elsewhere, from an environment variable say, and take it out of config.toml"
+            )
 
 
 def public_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from proximo.persistence.inspection import inspect_file
 from proximo.persistence.model_files import field_names
 from proximo.persistence.sb3_files import algorithm_of, check_on_policy, is_foreign
 from proximo.training.run_folder import to_toml
-from proximo.zoo.presets import preset_by_name
+from proximo.zoo.presets import Preset, preset_by_name
 
 _NAMED = re.compile(r"[a-z0-9_]+-([A-Z][A-Za-z0-9_.-]*-v\d+)\.zip")  # ppo-CartPole-v1.zip, as RL Baselines3 Zoo has it
 STAND_INS = {"learning_rate": 3e-4, "clip_range": 0.2}
@@ -100,8 +100,12 @@ def _own_config(path: Path, env: str | None) -> dict[str, Any] | None:
     with path.open("rb") as stream:
         table = public_config(parse_toml(stream.read(TOML_BYTES + 1), CONFIG))
     named = table.get("env")
-    if not isinstance(named, str) or table.get("algo") not in ALGORITHMS:
+    if not isinstance(named, str) or table.get("algo") not in list(ALGORITHMS):
         raise HubError(f"its {CONFIG} says env {brief(named)} and algo {brief(table.get('algo'))}; expected a run's")
+    try:
+        Preset.from_row(CONFIG, table)  # refuses wrappers that are none of the list
+    except ValueError as error:
+        raise HubError(str(error)) from error
     if ":" in named and env is None:
         _warn_of_unknown(f"{CONFIG} names {brief(named)}, which would import a package")
         return None

@@ -6,16 +6,18 @@ stands an estimate of the advantage of an action, which teaches the policy's net
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from proximo.data import TensorObservation
 from proximo.files.encoding import register_class
-from proximo.functional.spaces import counted_from_zero, get_flattened_obs_dim, preprocess_obs
+from proximo.functional.actions import leaves
+from proximo.functional.spaces import counted_from_zero, get_action_dim, get_flattened_obs_dim, preprocess_obs
 from proximo.networks.actor_critic import (
     POLICY_ALIASES,
     ActorCriticCnnPolicy,
@@ -49,7 +51,8 @@ class DecoupledPolicy(ActorCriticPolicy):
     def _build_mlp_extractor(self) -> None:
         super()._build_mlp_extractor()
         layers = self.net_arch["pi"] if isinstance(self.net_arch, dict) else self.net_arch
-        widths = [self.features_dim + get_flattened_obs_dim(counted_from_zero(self.action_space)), *layers]
+        columns = sum(get_flattened_obs_dim(counted_from_zero(leaf)) for leaf in leaves(self.action_space))
+        widths = [self.features_dim + columns, *layers]
         hidden: list[nn.Module] = []
         for inputs, outputs in zip(widths, layers, strict=False):
             hidden += [nn.Linear(inputs, outputs), self.activation_fn()]
@@ -75,10 +78,18 @@ class DecoupledPolicy(ActorCriticPolicy):
         """Advantage, log-probability and entropy of given actions, without asking the critic."""
         features = BasePolicy.extract_features(self, obs, self.pi_features_extractor)
         distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features), action_masks)
-        encoded = preprocess_obs(actions, counted_from_zero(self.action_space), normalize_images=False)
-        flat = cast("Tensor", encoded).flatten(1).to(features.dtype)
-        advantages = self.advantage_net(torch.cat([features, flat], dim=1)).squeeze(1)
+        inputs = [features, *(part.to(features.dtype) for part in self._encoded(actions))]
+        advantages = self.advantage_net(torch.cat(inputs, dim=1)).squeeze(1)
         return ActorOutputs(advantages, distribution.log_prob(actions), distribution.entropy())
+
+    def _encoded(self, actions: Tensor) -> Iterator[Tensor]:
+        """Each part of the actions [batch, columns] as a network reads it: choices one-hot."""
+        parts = list(leaves(self.action_space))
+        is_hybrid = isinstance(self.action_space, spaces.Dict | spaces.Tuple)
+        pieces = actions.split([get_action_dim(part) for part in parts], dim=1) if is_hybrid else (actions,)
+        for part, piece in zip(parts, pieces, strict=True):
+            encoded = preprocess_obs(piece, counted_from_zero(part), normalize_images=False)
+            yield cast("Tensor", encoded).flatten(1)
 
 
 class DecoupledCnnPolicy(DecoupledPolicy, ActorCriticCnnPolicy):

@@ -24,7 +24,7 @@ from proximo.files.budgets import Budgets
 from proximo.files.plain_text import parse_json, printable
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.training.journal import ACTIVITIES, read_journal
-from proximo.training.run_folder import RunFolder, RunFolderError
+from proximo.training.run_folder import GROUP_FILE, SET_ASIDE, RunFolder, RunFolderError
 
 Curve: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]  # steps and values, [point] each
 
@@ -167,7 +167,7 @@ def read_run(folder: RunFolder) -> RunResult:
         evaluations=_read_evaluations(folder.evaluations),
         evaluation_after_training=_read_last_evaluation(folder),
         journal=read_journal(folder.journal),
-        versions=_read_versions(folder.versions),
+        versions=read_versions(folder.versions),
         last_change=max((path.stat().st_mtime for path in files_of(folder)), default=0.0),
     )
 
@@ -182,7 +182,9 @@ def files_of(folder: RunFolder) -> list[Path]:
 
 
 def runs_within(path: Path) -> list[Path]:
-    """``path`` if it is a run folder, else the run folders within it, by name; links are left out.
+    """``path`` if it is a run folder, else the run folders within it, by name.
+
+    Links are left out, and what a group has set aside.
 
     Runs lie at most three levels deep: those of several seeds in a folder of their own, those in folders by name.
     """
@@ -192,7 +194,10 @@ def runs_within(path: Path) -> list[Path]:
 
 
 def _runs_below(folder: Path, levels: int) -> Iterator[Path]:
+    set_aside = SET_ASIDE if (folder / GROUP_FILE).is_file() else None
     for entry in folder.iterdir():
+        if entry.name == set_aside:
+            continue  # the same seed is there again, from the beginning
         if entry.name.startswith(".") or entry.is_symlink() or not entry.is_dir():
             continue  # links may lead elsewhere, or around without end
         if (entry / "config.toml").is_file():
@@ -245,7 +250,7 @@ def _read_last_evaluation(folder: RunFolder) -> EvaluationResult | None:
     return EvaluationResult(steps, values)
 
 
-def _read_versions(path: Path) -> dict[str, Any]:
+def read_versions(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
@@ -258,9 +263,7 @@ def _read_versions(path: Path) -> dict[str, Any]:
 
 def _check_files(folder: RunFolder) -> None:
     for path in files_of(folder):
-        if folder.leads_out(path):
-            raise RunFolderError(f"{path} leads out of the run folder, to {path.resolve()}; put a copy in its place")
-        if (size := path.stat().st_size) > MOST_BYTES:
+        if (size := folder.brought(path).stat().st_size) > MOST_BYTES:
             raise RunFolderError(f"{path} has {size >> 20} MiB, more than a report reads")
 
 

@@ -26,6 +26,7 @@ ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-env
 
 
 GROUP_FILE = "group.toml"
+SET_ASIDE = "failed"  # the folder in a group with runs that were trained from the beginning again
 """In a folder that holds runs with several seeds: what is trained there."""
 
 
@@ -158,6 +159,12 @@ class RunFolder:
             raise RunFolderError(
                 f"{path} leads out of the run folder, to {path.resolve()}; remove it, or say where to write: -o FILE"
             )
+        return path
+
+    def brought(self, path: Path) -> Path:
+        """A file of the run that is about to be read and shown to others, unless it is a link to one elsewhere."""
+        if self.leads_out(path):
+            raise RunFolderError(f"{path} leads out of the run folder, to {path.resolve()}; put a copy in its place")
         return path
 
     def write_config(self, config: Mapping[str, Any]) -> str:

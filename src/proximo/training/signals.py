@@ -134,8 +134,34 @@ class StopOnSignal(BaseCallback):
             self._watchdog.cancel()
 
 
+_interrupted = False  # by a Ctrl-C whose KeyboardInterrupt may have been dropped
+
+
+def keep_interrupts() -> None:
+    """For a program that trains: no Ctrl-C before the training gets lost.
+
+    Python drops a KeyboardInterrupt that is raised in a callback from C, of which there are many while kernels are
+    compiled; then :func:`handle_signals` raises it again.
+    """
+    global _interrupted
+    _interrupted = False
+    by_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where Ctrl-C is to be ignored
+    if by_default and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    global _interrupted
+    _interrupted = True
+    raise KeyboardInterrupt
+
+
 def handle_signals(handlers: Mapping[int, Callable[[int, FrameType | None], None]]) -> dict[int, Any]:
     """Handle signals, but for a SIGHUP that was ignored before, as under ``nohup``; what handled them until now."""
+    global _interrupted
+    if _interrupted:
+        _interrupted = False
+        raise KeyboardInterrupt
     ignored = {number for number in _present("SIGHUP") if signal.getsignal(number) is signal.SIG_IGN}
     return {number: signal.signal(number, handler) for number, handler in handlers.items() if number not in ignored}
 

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from proximo.analysis.plotting import literal
 from proximo.files.atomic import replacing
 from proximo.tuning.study import Study
 
@@ -18,7 +19,7 @@ def draw_study(study: Study, path: Path) -> Path:
     trials, confirmed = figure.subplots(1, 2, width_ratios=(3, 2))
     _draw_trials(study, trials)
     _draw_confirmations(study, confirmed)
-    figure.suptitle(f"{study.settings.env}, {study.settings.algo}: {study.settings.trials} trials")
+    figure.suptitle(f"{literal(study.settings.env)}, {study.settings.algo}: {study.settings.trials} trials")
     with replacing(path) as stream:
         figure.savefig(stream, format="png", dpi=120)
     return path

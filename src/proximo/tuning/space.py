@@ -14,7 +14,7 @@ import proximo
 from proximo import ALGORITHMS
 from proximo.config import OnPolicyConfig, scheduled_names
 from proximo.errors import ModelFileError, ProximoError, near_matches
-from proximo.files.plain_text import TOML_BYTES, parse_toml
+from proximo.files.plain_text import TOML_BYTES, brief, parse_toml
 from proximo.zoo.presets import Preset, schedule_from_text
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ DIVISORS = {
 MOST_VALUES = 100_000  # that are looked at to find out whether all of a space can be trained
 _FIRST = ("n_envs", "n_steps", "rollouts_per_phase", "batch_size", "num_aux_mini_batch", "num_aux_grad_accum")
 _POLICY = "policy_kwargs"
+_KINDS: tuple[tuple[str, type, str], ...] = (
+    ("powers_of", int, "a whole number such as 2"),
+    ("log", bool, "true or false"),
+    ("from_one", bool, "true or false"),
+    ("schedule", list, "a list of 'constant' and 'linear'"),
+)
 
 
 class SpaceError(ProximoError, ValueError):
@@ -70,18 +76,21 @@ class Range:
         value = trial.suggest_float(self.parameter, low, high, log=self.log)
         return 1.0 - value if self.from_one else value
 
-    def nearest(self, value: Any) -> Any:
-        """What Optuna is told of a value that was not drawn; None where the space has nothing like it."""
+    def nearest(self, value: Any, most: float = math.inf, divides: int = 0) -> Any:
+        """What Optuna is told of a value that was not drawn; None where the space has nothing like it.
+
+        ``most`` and ``divides`` are those of :meth:`suggest`.
+        """
         if self.choices:
             return _label(value) if value in self.choices else None
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         if self.powers_of is not None:
-            lowest, highest = self._exponents()
+            lowest, highest = self._exponents(most, divides)
             return min(max(round(math.log(max(value, 1), self.powers_of)), lowest), highest)
         low, high = self._bounds()
         value = min(max(1.0 - value if self.from_one else value, low), high)
-        return int(value) if self.is_whole else value
+        return int(min(value, most)) if self.is_whole else value
 
     def values(self, most: float = math.inf) -> list[int]:
         """All whole numbers that can be drawn."""
@@ -138,10 +147,10 @@ class Space:
     ['batch_size', 'clip_range', 'ent_coef']
     """
 
-    algo: str
-    start: Preset
-    ranges: dict[str, Range]
-    most_samples: float = math.inf
+    algo: str  # as on the command line, such as ppo
+    start: Preset  # what everything that is not searched is taken from
+    ranges: dict[str, Range]  # where each hyperparameter is searched, by its name
+    most_samples: float = math.inf  # steps that a rollout has at most
 
     @classmethod
     def read(cls, algo: str, start: Preset, path: Path | None = None, most_samples: float = math.inf) -> Space:
@@ -161,6 +170,7 @@ class Space:
 
     @classmethod
     def from_table(cls, algo: str, start: Preset, table: Mapping[str, Any], most_samples: float = math.inf) -> Space:
+        """The space in tables by hyperparameter, as a file has them."""
         config_class = _config_class(algo)
         rows = {name: row for name, row in table.items() if name != _POLICY}
         nested = table.get(_POLICY, {})
@@ -188,8 +198,7 @@ class Space:
     def suggest(self, trial: BaseTrial) -> Preset:
         """The start with other values, drawn by Optuna's ``trial``."""
         drawn: dict[str, Any] = {}
-        for name in sorted(self.ranges, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)):
-            item = self.ranges[name]
+        for name, item in self._in_order():
             value = item.suggest(trial, self._most(name, drawn), self._product(name, drawn))
             drawn[name] = self._in_its_form(item, value, trial)
         arguments = {name: value for name, value in drawn.items() if name != "n_envs" and "." not in name}
@@ -202,7 +211,8 @@ class Space:
     def start_parameters(self) -> dict[str, Any]:
         """The start as Optuna counts it; what the space has no value for is left out."""
         found: dict[str, Any] = {}
-        for name, item in self.ranges.items():
+        near: dict[str, Any] = {}
+        for name, item in self._in_order():
             value = self._start_value(name)
             form = "constant"
             if isinstance(value, str) and item.name in scheduled_names() and not item.choices:
@@ -212,11 +222,19 @@ class Space:
                 value = float(value.removeprefix("lin_"))
             if item.schedule:
                 found[_schedule_parameter(item)] = form
-            if (nearest := item.nearest(value)) is not None:
+            nearest = item.nearest(value, self._most(name, near), self._product(name, near))
+            if nearest is not None:
                 found[item.parameter] = nearest
+                near[name] = value if item.choices else nearest
+            if nearest is not None and item.powers_of is not None:
+                near[name] = item.powers_of**nearest
         return found
 
     # -------------------------------------------------------------------------------------------------------- inside
+
+    def _in_order(self) -> list[tuple[str, Range]]:
+        """What limits others goes before them."""
+        return sorted(self.ranges.items(), key=lambda item: _FIRST.index(item[0]) if item[0] in _FIRST else len(_FIRST))
 
     def _start_value(self, name: str) -> Any:
         if name == "n_envs":
@@ -313,6 +331,9 @@ def _range(name: str, row: Any, config_class: type[OnPolicyConfig]) -> Range:
     for key in row:
         if key not in keys:
             raise SpaceError(f"{name} of the search space has the key {key!r}; {near_matches(key, keys)}")
+    for key, kind, expected in _KINDS:
+        if type(row.get(key, kind())) is not kind:
+            raise SpaceError(f"{name}: {key} is {brief(row[key])}; expected {expected}")
     whole = name == "n_envs" or get_type_hints(config_class).get(name) is int
     lists = {key: tuple(row[key]) for key in ("choices", "schedule") if isinstance(row.get(key), list)}
     item = Range(name=name, is_whole=whole, **{**row, **lists})
@@ -348,5 +369,7 @@ def _check_range(item: Range, row: Mapping[str, Any]) -> None:
         raise SpaceError(f"{item.name}: powers_of is for whole numbers, such as powers_of = 2")
     if item.powers_of is not None and item._exponents()[0] > item._exponents()[1]:
         raise SpaceError(f"{item.name}: there is no power of {item.powers_of} from {item.low} to {item.high}")
-    if item.schedule and (item.name not in scheduled_names() or set(item.schedule) - {"constant", "linear"}):
+    if item.schedule and (
+        item.name not in scheduled_names() or any(form not in ("constant", "linear") for form in item.schedule)
+    ):
         raise SpaceError(f"{item.name}: schedule is a list of 'constant' and 'linear', for what may be a schedule")

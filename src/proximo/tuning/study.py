@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from proximo import ALGORITHMS
 from proximo.errors import MissingExtraError, ProximoError, near_matches
 from proximo.files.atomic import replacing
-from proximo.files.plain_text import TOML_BYTES, brief, parse_toml
+from proximo.files.plain_text import TOML_BYTES, brief, parse_toml, printable
 from proximo.training.run_folder import to_toml
 from proximo.training.run_lock import RunLock, RunLockedError
 from proximo.tuning.job import PRESET_FILE, Job, preset_table
@@ -95,8 +95,8 @@ def _are_counts(values: Any, least: int) -> bool:
 
 
 def _is_word(value: Any) -> bool:
-    """A text that `proximo train` cannot take for a flag."""
-    return isinstance(value, str) and value != "" and not value.startswith("-")
+    """A text of one line that `proximo train` cannot take for a flag."""
+    return isinstance(value, str) and value.isprintable() and value != "" and not value.startswith("-")
 
 
 def rungs_of(steps: int, count: int, reduction: int) -> tuple[int, ...]:
@@ -116,13 +116,19 @@ class Study:
 
     ``study.toml`` says what is searched, ``journal.log`` is Optuna's storage, ``trials/0007`` a trial with a run folder
     per seed, ``confirmation/0007`` the same preset on fresh seeds, ``best.toml`` the result.
+
+    Arguments:
+        path: The folder.
+        settings: What all processes of the study agree on.
+        space: What is searched.
     """
 
     def __init__(self, path: Path, settings: Settings, space: Space) -> None:
         self.path = path
         self.settings = settings
         self.space = space
-        self.study = _optuna_study(path / JOURNAL, settings)
+        with _naming_damage(path / JOURNAL):
+            self.study = _optuna_study(path / JOURNAL, settings)
 
     # --------------------------------------------------------------------------------------------- making and finding
 
@@ -142,10 +148,12 @@ class Study:
 
     @staticmethod
     def is_one(path: Path) -> bool:
+        """Whether the folder holds a study."""
         return (path / STUDY_FILE).is_file()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
+        """The study in a folder, to read it or to go on with it."""
         require_optuna()
         file = Path(path) / STUDY_FILE
         if not file.is_file():
@@ -168,7 +176,9 @@ class Study:
         except (KeyError, TypeError, ValueError) as error:
             raise StudyError(f"{file} does not describe a study ({error}); mend it or begin a new one") from error
         opened = cls(Path(path), settings, space)
-        if not opened._optuna_trials():  # the process that made it ended before the start was in the journal
+        with _naming_damage(opened.path / JOURNAL):
+            begun = opened._optuna_trials()
+        if not begun:  # the process that made it ended before the start was in the journal
             with _locked(opened.path):
                 opened._enqueue_start()
         return opened
@@ -258,6 +268,7 @@ class Study:
         return Job(self.path / "trials" / f"{number:04}", number, settings.seeds, settings.rungs)
 
     def jobs(self) -> list[Job]:
+        """The trials that were begun, with their presets and scores."""
         return [self.job(trial.number).read() for trial in self._optuna_trials() if trial.state.name != "WAITING"]
 
     def confirmations(self) -> list[Job]:
@@ -312,6 +323,7 @@ class Study:
             self._trial(job.number).report(value, step)
 
     def is_worse(self, own: Scores, others: Sequence[Scores], rung: int) -> bool:
+        """Whether the study's pruner ends a trial with these scores before the rung is complete."""
         settings = self.settings
         return is_worse(settings.pruner, own, others, rung, len(settings.rungs), settings.seeds)
 
@@ -348,6 +360,7 @@ class Study:
         return {name: states.count(name) for name in ("complete", "pruned", "running", "fail")}
 
     def state_of(self, number: int) -> str:
+        """What became of a trial: "complete", "pruned", "running", "fail"."""
         return self._optuna_trials()[number].state.name.lower()
 
     # ----------------------------------------------------------------------------------------------------------- Optuna
@@ -368,6 +381,26 @@ def require_optuna() -> None:
     except ModuleNotFoundError as error:
         raise MissingExtraError("optuna", "tune", "tuning") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@contextmanager
+def _naming_damage(journal: Path) -> Iterator[None]:
+    """Optuna checks nothing that its journal says: whatever it raises there is a damaged file."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise StudyError(
+            f"{journal} is no journal of a study, or damaged ({type(error).__name__}: {printable(str(error))}); take "
+            "out the lines that are, or begin a new study"
+        ) from error
 
 
 def _optuna_study(journal: Path, settings: Settings) -> optuna.Study:

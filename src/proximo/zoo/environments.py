@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from proximo.errors import ProximoError
 from proximo.zoo.wrappers import WrapperEntry, name_and_arguments, wrapper_chain
 
 if TYPE_CHECKING:
@@ -41,16 +42,28 @@ def make_preset_env(
     True or arguments of ``SubprocVecEnv``, the environments run in worker processes. Games of ``atari_native`` are
     drawn (``render_mode``) by the wrappers, whose frames differ a little.
     """
+    import gymnasium as gym
+
+    settings = preset.env_kwargs if render_mode is None else {**preset.env_kwargs, "render_mode": render_mode}
+    asked = _Asked(preset, env_id, preset.n_envs if n_envs is None else n_envs, seed, settings, workers)
+    try:
+        return _made(asked, training, render_mode)
+    except ProximoError:
+        raise
+    except (gym.error.Error, ImportError, TypeError) as error:  # an unknown package, or arguments it does not take
+        raise ValueError(f"the environment {env_id} cannot be made: {error}") from error
+
+
+def _made(asked: _Asked, training: bool, render_mode: str | None) -> VecEnv:
     from proximo.envs import VecFrameStack, VecNormalize
     from proximo.envs.adapters.env_pool import is_env_pool_atari
     from proximo.envs.adapters.procgen import is_stepped_by_env_pool
 
-    settings = preset.env_kwargs if render_mode is None else {**preset.env_kwargs, "render_mode": render_mode}
-    asked = _Asked(preset, env_id, preset.n_envs if n_envs is None else n_envs, seed, settings, workers)
+    preset = asked.preset
     frames = preset.frame_stack
-    if is_env_pool_atari(env_id):
+    if is_env_pool_atari(asked.env_id):
         env, frames = _env_pool_atari(asked), 1
-    elif is_stepped_by_env_pool(env_id):
+    elif is_stepped_by_env_pool(asked.env_id):
         env = _env_pool(asked)
     elif preset.atari_native and render_mode is None:
         env = _native_atari(asked)

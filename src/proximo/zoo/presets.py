@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 from proximo import ALGORITHMS
 from proximo.errors import ModelFileError, near_matches
-from proximo.files.plain_text import TOML_BYTES, parse_toml
+from proximo.files.plain_text import TOML_BYTES, brief, parse_toml
 from proximo.zoo.wrappers import WrapperEntry, check_wrappers
 
 NAMED_PARTS = ("intrinsic_reward", "augmentation")
 """Arguments of an algorithm that a preset names, with what they are made with in ``…_kwargs``."""
 FAMILIES = ("atari", "minatar", "procgen")
 """Presets for environments of a kind, where an algorithm has them."""
+MOST_FRAMES, LARGEST_COUNT = 1024, 2**53  # a file that says more would only fill the memory
 _LINEAR = re.compile(r"^lin_(?P<start>.+)$")
 
 
@@ -63,11 +64,15 @@ class Preset:
 
     def as_row(self) -> dict[str, Any]:
         """The table that :meth:`from_row` reads; values at their defaults are left out."""
-        own = [item.name for item in fields(self) if item.name not in ("name", "arguments", "env_wrapper")]
-        plain = Preset(name=self.name)
-        row = {key: getattr(self, key) for key in own if getattr(self, key) != getattr(plain, key)}
-        wrappers = {"env_wrapper": list(self.env_wrapper)} if self.env_wrapper else {}
-        return {"n_envs": self.n_envs, "n_timesteps": self.n_timesteps, **row, **wrappers, **self.arguments}
+        plain = Preset(name=self.name).settings()
+        row = {key: value for key, value in self.settings().items() if value != plain[key]}
+        if self.env_wrapper:
+            row["env_wrapper"] = list(self.env_wrapper)
+        return {"n_envs": self.n_envs, "n_timesteps": self.n_timesteps, **row, **self.arguments}
+
+    def settings(self) -> dict[str, Any]:
+        """What is not an argument of the algorithm, by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("name", "arguments")}
 
     def changed(self, arguments: Mapping[str, Any] | None = None, **settings: Any) -> Preset:
         """This preset with other settings, and other arguments of the algorithm."""
@@ -166,9 +171,14 @@ class PresetFile(NamedTuple):
                 content = parse_toml(stream.read(TOML_BYTES + 1), str(path))
         except ModelFileError as error:
             raise ValueError(str(error)) from error
+        if not content:
+            raise ValueError(f"{path} is empty; expected keys of a preset, such as n_steps = 128")
         tables_of_a_preset = {item.name for item in fields(Preset)} | {"policy_kwargs"}
         if all(isinstance(value, dict) and name not in tables_of_a_preset for name, value in content.items()):
             return cls(path, _separate(content))
+        for name in ("algo", "env"):
+            if not isinstance(content.get(name, ""), str):
+                raise ValueError(f"{name} in {path} is {brief(content[name])}; expected a name")
         row = {key: value for key, value in content.items() if key not in ("algo", "env")}
         of_run = content if "preset" in content else None
         return cls(path, {"default": row}, content.get("algo"), content.get("env"), of_run)
@@ -245,6 +255,8 @@ def _resolved(
     like = row.pop("like", None)
     if like is None:
         return row
+    if not isinstance(like, str):
+        raise ValueError(f"like of the preset {name!r} is {brief(like)}; expected the name of another")
     if like in rows and like not in (name, *seen):
         return {**_resolved(rows, like, algo, (name, *seen)), **row}
     if like in ALGORITHMS and like != algo and name in _rows(like):
@@ -257,8 +269,12 @@ def _resolved(
 def _checked(preset: str, key: str, value: Any) -> Any:
     """A setting of a data file as a preset holds it."""
     if key in ("n_envs", "n_timesteps", "frame_stack"):
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 1 or value != int(value):
-            raise ValueError(f"{key} of the preset {preset!r} is {value!r}; expected a whole number of at least 1")
+        most = MOST_FRAMES if key == "frame_stack" else LARGEST_COUNT
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= most or value % 1:
+            raise ValueError(
+                f"{key} of the preset {preset!r} is {brief(value)}; expected a whole number of at least 1"
+                + (f" and at most {most:,}" if isinstance(value, int | float) and value > most else "")
+            )
         return int(value)
     if key == "env_wrapper":
         return check_wrappers(preset, value)

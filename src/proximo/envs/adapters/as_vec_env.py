@@ -30,8 +30,8 @@ def as_vec_env(env: Any, *, monitor: bool = True, verbose: int = 0) -> VecEnv:
     EnvPool made with ``env_type="gymnasium"``; a Stable-Baselines3 ``VecEnv``; a ``TorchVecEnv``; a proximo
     ``VecEnv``; a PettingZoo environment or a list of factories of them, parallel (a row for each agent) or in turns
     (:class:`TurnBasedEnv`, whose other players move at random). Single environments get a ``Monitor`` unless they have
-    one or ``monitor`` is False; channels-last images are transposed; MiniGrid's grids are shown as images, without the
-    sentence.
+    one or ``monitor`` is False; channels-last images are transposed; of MiniGrid's the agent's view and its mission
+    are shown as one vector.
 
     >>> as_vec_env("CartPole-v1").num_envs
     1

@@ -66,10 +66,13 @@ def wrap_minigrid(
 
 
 def with_numbers(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """MiniGrid's environments in :func:`wrap_minigrid`, where they still show a sentence; all others as they are."""
+    """What the agent sees and its mission as one vector, where MiniGrid still shows a sentence; others as they are.
+
+    As the zoo's presets have it; the whole grid would be another task.
+    """
     space = env.observation_space
     if isinstance(space, spaces.Dict) and type(space.spaces.get("mission")).__name__ == "MissionSpace":
-        return wrap_minigrid(env)
+        return wrap_minigrid(env, fully_observable=False)
     return env
 
 
