@@ -17,8 +17,9 @@ PAGES = {
     "SECURITY.md": "docs/security.md",
     "CONTRIBUTING.md": "docs/contributing.md",
     "benchmarks/README.md": "docs/results/replicate.md",
-    "benchmarks/results/pybullet": "docs/results/pybullet.md",
     **{f"benchmarks/results/{path.name}": f"docs/results/{path.name}" for path in (DOCS / "results").iterdir()},
+    # the folder of a page's trainings
+    **{f"benchmarks/results/{path.stem}": f"docs/results/{path.name}" for path in (DOCS / "results").glob("*.md")},
 }
 LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(#[^)]*)?(?=\))")
 
