@@ -15,12 +15,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from scipy import stats
-
-from benchmarks.run import as_markdown
-from benchmarks.training_queue import EVALUATION_EPISODES, Page, Training
-from proximo.functional.statistics import Interval
+from benchmarks.training_queue import EVALUATION_EPISODES, Page, Training, difference_section
 
 GAMES = ("Breakout", "Asterix", "SpaceInvaders")
 
@@ -45,25 +40,10 @@ class GamePage(Page):
     """The page of both algorithms' games, which says how far they are apart."""
 
     def remarks(self, results: list[dict[str, Any]]) -> str:
-        rows = [["game", "evaluation, PPG − PPO [95 %]", "last hundred episodes, PPG − PPO [95 %]"]]
-        for game in self.tasks:
-            ppg, ppo = (self.of_cell(results, game, (algo,)) for algo in ("ppg", "ppo"))
-            if min(len(ppg), len(ppo)) > 1:
-                rows.append([game, *(difference(ppg, ppo, values) for values in ("evaluation", "last_100_episodes"))])
-        return f"""## The difference
-
-Of the means over seeds, with Welch's interval; one that holds 0 is no difference that so few seeds can show.
-
-{as_markdown(rows)}
-
-"""
-
-
-def difference(ppg: list[dict[str, Any]], ppo: list[dict[str, Any]], values: str) -> str:
-    """How far the means over seeds are apart. Seeds are no pairs: each algorithm draws other numbers from one."""
-    ours, theirs = ([float(np.mean(run[values])) for run in runs] for runs in (ppg, ppo))
-    low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
-    return str(Interval(float(np.mean(ours) - np.mean(theirs)), float(low), float(high)))
+        pairs = {
+            game: (self.of_cell(results, game, ("ppg",)), self.of_cell(results, game, ("ppo",))) for game in self.tasks
+        }
+        return difference_section("game", "PPG − PPO", pairs)
 
 
 PAGE = GamePage(

@@ -34,11 +34,13 @@ from benchmarks.training_queue import (
     Outcome,
     Page,
     cpu_seconds,
+    difference_section,
     draw_curves,
     dress,
     mean_and_interval,
 )
 from proximo.zoo.presets import Preset, load_preset
+from proximo.zoo.wrappers import wrapper_chain
 
 ALGORITHMS = {"a2c": A2C, "ppo": PPO}
 
@@ -66,7 +68,9 @@ class PeerTraining(pybullet.RobotTraining):
 
     def make_env(self, preset: Preset, count: int, seed: int) -> VecNormalize:
         importlib.import_module("pybullet_envs_gymnasium")
-        return VecNormalize(make_vec_env(self.environment(), count, seed=seed), gamma=preset.arguments["gamma"])
+        wrapper = wrapper_chain(preset.env_wrapper)
+        env = make_vec_env(self.environment(), count, seed=seed, wrapper_class=wrapper)
+        return VecNormalize(env, gamma=preset.arguments["gamma"])
 
 
 class CurveRecorder(BaseCallback):
@@ -102,6 +106,14 @@ class PeerPage(Page):
             label = self.kinds[cell[1]][0]
             rows.append([cell[0], label, library, str(len(means)), *mean_and_interval(means), each])
         return rows
+
+    def remarks(self, results: list[dict[str, Any]]) -> str:
+        ours = pybullet.PAGE.results()
+        pairs = {
+            f"{cell[0]}, {self.kinds[cell[1]][0]}": (self.of_cell(ours, *cell), self.of_cell(results, *cell))
+            for cell in self.cells(results)
+        }
+        return difference_section("cell", "Proximo − Stable-Baselines3", pairs)
 
     def plot(self, results: list[dict[str, Any]]) -> None:
         cells = self.cells(results)

@@ -28,6 +28,7 @@ from matplotlib.axes import Axes
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from scipy import stats
 
 from benchmarks.machine import describe_machine
 from benchmarks.run import RESULTS, as_markdown, show
@@ -37,7 +38,7 @@ from proximo.cli.playing import evaluate_run
 from proximo.cli.runs import Run
 from proximo.cli.trainings import end_with_parent
 from proximo.cores import shared_out
-from proximo.functional.statistics import mean_interval
+from proximo.functional.statistics import Interval, mean_interval
 from proximo.training.run_folder import RunFolderError, git_revision
 
 STEPS = 2_000_000
@@ -376,6 +377,28 @@ def mean_and_interval(means: list[float], digits: int = 0) -> list[str]:
     _, low, high = mean_interval(means)
     interval = f"{low:.{digits}f} … {high:.{digits}f}" if len(means) > 1 else "–"
     return [f"{np.mean(means):.{digits}f}{deviation}", interval]
+
+
+def difference(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], values: str) -> str:
+    """How far the means over seeds are apart. Seeds are no pairs: each side draws other numbers from one."""
+    first, second = ([float(np.mean(run[values])) for run in runs] for runs in (ours, theirs))
+    low, high = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    return str(Interval(float(np.mean(first) - np.mean(second)), float(low), float(high)))
+
+
+def difference_section(of_what: str, between: str, pairs: Mapping[str, tuple[list[Any], list[Any]]]) -> str:
+    """A section of a page: the runs of two sides, by the name of what both were trained on."""
+    rows = [[of_what, *(f"{what}, {between} [95 %]" for what in ("evaluation", "last hundred episodes"))]]
+    for name, pair in pairs.items():
+        if min(map(len, pair)) > 1:
+            rows.append([name, *(difference(*pair, values) for values in ("evaluation", "last_100_episodes"))])
+    return f"""## The difference
+
+Of the means over seeds, with Welch's interval; one that holds 0 is no difference that so few seeds can show.
+
+{as_markdown(rows)}
+
+"""
 
 
 def draw_curves(axis: Axes, curves: list[Any], label: str, color: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import minatar, ppg_learning, pybullet, pybullet_peer
 from benchmarks.run import RESULTS, as_markdown
 from benchmarks.training_queue import Page
+from proximo.zoo.presets import load_preset
 
 
 @pytest.mark.parametrize("page", [pybullet.PAGE, pybullet_peer.PAGE, minatar.PAGE], ids=lambda page: page.name)
@@ -71,3 +72,12 @@ def test_a_training_is_known_by_its_name() -> None:
     assert options["--preset"] == "HopperBulletEnv-v0:gaussian"
     assert options["--seed"] == "3"
     assert training.result == RESULTS / "pybullet" / "Hopper-ppo-gaussian-3.json"
+
+
+def test_the_peer_trains_in_the_environment_of_the_preset() -> None:
+    pytest.importorskip("pybullet_envs_gymnasium")
+    for noise, size in (("gsde", 15), ("gaussian", 16)):  # with Gaussian noise the robot sees the time that is left
+        training = pybullet_peer.PeerTraining(1, "Hopper", "a2c", noise)
+        env = training.make_env(load_preset("a2c", pybullet.preset_of("Hopper", noise)), 1, training.seed)
+        assert env.observation_space.shape == (size,)
+        env.close()
