@@ -245,6 +245,8 @@ def test_folders_that_are_no_study(tmp_path):
         ("train = ['--resume', 'elsewhere']", "it has 'train'"),
         ("start = 3", "start is 3; expected a table"),
         ("space = 3", "space is 3; expected a table"),
+        ("start.batch_size = 0\nspace.n_steps = {low = 16, high = 64, powers_of = 2}", "batch_size 0, which is not"),
+        ("start.n_steps = inf\nspace.n_envs = {low = 1, high = 4}", "cannot convert float infinity to integer"),
     ],
 )
 def test_what_no_study_can_be(line, message, tmp_path):

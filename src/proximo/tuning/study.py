@@ -173,7 +173,7 @@ class Study:
             }
             settings = Settings(**row)
             space = Space.from_table(settings.algo, start, ranges, settings.rungs[0])
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise StudyError(f"{file} does not describe a study ({error}); mend it or begin a new one") from error
         opened = cls(Path(path), settings, space)
         with _naming_damage(opened.path / JOURNAL):
