@@ -220,6 +220,17 @@ def test_faults_of_a_file_are_named(text, message, tmp_path):
         PresetFile.read(path).preset("ppo", "CartPole-v1")
 
 
+def test_a_file_of_thousands_of_tables_that_are_each_like_the_next(tmp_path):
+    path, count = tmp_path / "x.toml", 9000
+    links = "".join(f"[a{number}]\nlike = 'a{number + 1}'\n" for number in range(count))
+    path.write_text(f"{links}[a{count}]\nn_envs = 3\n[default]\nlike = 'a0'\ngamma = 0.5\n")
+    preset = PresetFile.read(path).preset("ppo", "CartPole-v1")
+    assert (preset.n_envs, preset.arguments) == (3, {"gamma": 0.5})
+    path.write_text(path.read_text() + "[b]\nlike = 'c'\n[c]\nlike = 'b'\n")
+    with pytest.raises(ValueError, match="'c' is like 'b', of which there is no other table"):
+        PresetFile.read(path).preset("ppo", "b")
+
+
 def test_an_environment_without_preset_says_so():
     assert "did you mean 'HalfCheetah-v5'" in without_preset("a2c", "HalfCheetah-v6")
     assert "none of the" in without_preset("ppo", "Zzz-v0")
