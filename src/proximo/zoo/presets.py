@@ -282,6 +282,13 @@ def _checked(preset: str, key: str, value: Any) -> Any:
         return int(value)
     if key == "env_wrapper":
         return check_wrappers(preset, value)
+    if key == "normalize" and isinstance(value, dict):
+        from proximo.files.normalizer_file import checked_settings
+
+        try:
+            return checked_settings(value)
+        except ModelFileError as error:
+            raise ValueError(f"normalize of the preset {preset!r}: {error}") from error
     kinds: dict[str, tuple[type, ...]] = {
         "policy": (str,),
         "normalize": (bool, dict),
