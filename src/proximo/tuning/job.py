@@ -14,11 +14,10 @@ from proximo.files.atomic import replacing
 from proximo.files.budgets import Budgets
 from proximo.files.plain_text import parse_json
 from proximo.functional.statistics import Interval, mean_interval
-from proximo.training.run_folder import RunFolder, RunFolderError, to_toml
+from proximo.training.run_folder import PRESET_FILE, RunFolder, RunFolderError, to_toml
 from proximo.training.run_lock import RunLock, living_holder
 from proximo.zoo import Preset
 
-PRESET_FILE = "preset.toml"
 _SCORES = "scores.json"
 
 
