@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -165,7 +166,8 @@ class TuneSession(TrainingSession):
             self._fail(job, training, code)
 
     def _record(self, job: Job, seed: int, score: float, steps: int) -> None:
-        output().print(f"trial {job.name}, seed {seed}: {score:.1f} after {steps:,} steps", markup=False)
+        worst = "" if math.isfinite(score) else ", which counts as the worst"
+        output().print(f"trial {job.name}, seed {seed}: {score:.1f} after {steps:,} steps{worst}", markup=False)
         job.record(seed, score, steps)
         self._decide(job)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,8 @@ class Job:
             stream.write((json.dumps(table, indent=1) + "\n").encode("utf-8"))
 
     def _keep(self, rung: int, seed: int, score: float, steps: int) -> None:
-        self.scores.setdefault(rung, {})[seed] = score
+        # of rewards that are not finite: no mean of such a score, and no comparison with it, would say anything
+        self.scores.setdefault(rung, {})[seed] = score if math.isfinite(score) else -math.inf
         self.steps.setdefault(rung, {})[seed] = steps
 
     def run_of(self, seed: int) -> RunFolder | None:
