@@ -346,9 +346,7 @@ def _range(name: str, row: Any, config_class: type[OnPolicyConfig]) -> Range:
     if name == "n_envs":
         for end in item.ends():
             if type(end) is not int or end < 1:
-                raise SpaceError(
-                    f"the search space allows n_envs to be {end!r}; expected a whole number of at least 1"
-                )
+                raise SpaceError(f"the search space allows n_envs to be {end!r}; expected a whole number of at least 1")
     if name in config_class.names():
         for end in item.ends():
             value = schedule_from_text(name, end)
