@@ -268,7 +268,10 @@ def parse_arguments(description: str | None, runs: Path, example: str) -> argpar
     parser.add_argument("--runs-dir", type=Path, default=runs, help="where unfinished runs are kept")
     parser.add_argument("--table", action="store_true", help="train nothing; table and curves of the finished runs")
     parser.add_argument("--train", help=argparse.SUPPRESS)  # one run, in a process of the queue
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.jobs < 1:
+        parser.error(f"--jobs is {arguments.jobs}; expected at least 1")
+    return arguments
 
 
 # ------------------------------------------------------------------------------------------------ what has come of it

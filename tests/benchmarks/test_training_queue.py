@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.training_queue import parse_arguments
+
 ROOT = Path(__file__).parents[2]
 QUEUE = """
 import signal, sys
@@ -34,6 +36,15 @@ def queue(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
         process.wait()
         wait_until(lambda: not trainings_under_way(tmp_path))
+
+
+def test_a_queue_that_would_train_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pybullet", "--jobs", "0"])
+    with pytest.raises(SystemExit):
+        parse_arguments(None, Path("runs"), "Ant")
+    assert "--jobs is 0; expected at least 1" in capsys.readouterr().err
 
 
 def wait_until(true: Callable[[], bool]) -> None:

@@ -383,6 +383,10 @@ def test_an_augmentation_can_be_asked_for(tmp_path):
         (["train", "CartPole-v1", "--use-sde", "true"], "use_sde"),
         (["train", "CartPole-v1", "--gamma", "3"], "gamma is 3.0; expected a number from 0 to 1"),
         (["train", "CartPole-v1", "--policy-kwargs", "net_arc = [3]"], "net_arc"),
+        (
+            ["train", "CartPole-v1", "--policy-kwargs", "observation_space = 1"],
+            "MlpPolicy has no argument 'observation_space'",
+        ),
         (["train", "CartPole-v1", "--env-kwargs", "gravity = 3"], "the environment CartPole-v1 cannot be made"),
         (["train", "no_such_package:Maze-v0"], "'no_such_package', and there is no module of that name"),
         (["train", "no_such_package.maze:Maze-v0"], "PYTHONPATH=. for the working directory"),

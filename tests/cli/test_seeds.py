@@ -209,17 +209,19 @@ def test_a_group_is_evaluated_and_plotted_as_its_runs(tmp_path, capsys):
     assert [run.config.seed for run in Run.open_all([group.path])] == [1, 2]
 
 
-def test_what_a_group_has_set_aside_is_no_run_of_it(tmp_path):
-    group = Group.create(tmp_path, "CartPole-v1-ppo", (1,), 1, ["CartPole-v1"])
+@pytest.mark.parametrize("file", ["group.toml", "preset.toml"])  # of a group, and of a study's trial
+def test_what_is_set_aside_is_no_run(file, tmp_path):
+    place = tmp_path / "runs"
     for folder in ("begun", "again"):
-        (group.path / folder).mkdir()
-        (group.path / folder / "config.toml").touch()
-    group.set_aside(Run(RunFolder(group.path / "begun"), None))
-    assert (group.path / "failed" / "begun").is_dir()
-    for place in (tmp_path, group.path):  # what report, its live view and compare are given
-        assert found_runs([place]) == [group.path / "again"]
-    (group.path / "group.toml").unlink()
-    assert group.path / "failed" / "begun" in found_runs([tmp_path])  # a folder of that name elsewhere is any folder
+        (place / folder).mkdir(parents=True)
+        (place / folder / "config.toml").touch()
+    (place / file).touch()
+    RunFolder(place / "begun").set_aside()
+    assert (place / "failed" / "begun").is_dir()
+    for above in (tmp_path, place):  # what report, its live view and compare are given
+        assert found_runs([above]) == [place / "again"]
+    (place / file).unlink()
+    assert place / "failed" / "begun" in found_runs([tmp_path])  # a folder of that name elsewhere is any folder
 
 
 def test_words_of_a_group_name_files_wherever_one_is(tmp_path, monkeypatch):

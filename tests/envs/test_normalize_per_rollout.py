@@ -15,6 +15,9 @@ from proximo.envs import DummyVecEnv, VecFrameStack, VecNormalize, make_vec_env
 from proximo.envs.vector import normalize as normalize_module
 from proximo.envs.vector.normalize import normalizer_settings
 from proximo.errors import ModelFileError
+from proximo.files.archive import read_archive, write_archive
+from proximo.files.budgets import Budgets
+from proximo.files.encoding import encode
 from proximo.training.callbacks import BaseCallback
 from proximo.training.checkpoints import PeriodicCheckpoints
 
@@ -243,6 +246,11 @@ def test_model_files_tell_it(tmp_path):
     env = VecNormalize(make_vec_env("CartPole-v1", 2, seed=0), update_every="rollout")
     PPO("MlpPolicy", env, **SMALL).save(tmp_path / "model")
     assert PPO.load(tmp_path / "model").normalizer_settings()["update_every"] == "rollout"
+    manifest, tensors = read_archive(tmp_path / "model", Budgets())
+    manifest["normalizer"]["update_every"] = encode(np.zeros(2))
+    write_archive(tmp_path / "hostile", manifest, tensors)
+    with pytest.raises(ModelFileError, match="its setting update_every is a ndarray"):
+        PPO.load(tmp_path / "hostile")
 
 
 def test_a_wrong_choice_is_named():

@@ -193,10 +193,27 @@ def test_secrets_of_a_configuration_are_not_pushed(key, run, hub, tmp_path, capf
     assert not (tmp_path / "card").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"servers": [{"token": TOKEN}]}, "servers.token"),
+        ({"password": [TOKEN]}, "password"),
+        ({"credentials": {"user": TOKEN}}, "credentials"),
+        ({"authToken": TOKEN}, "authToken"),
+        ({"HFToken": TOKEN}, "HFToken"),
+    ],
+)
+def test_secrets_within_others_are_found(arguments, name):
+    with pytest.raises(HubError, match=rf"env_kwargs\.{name} in config.toml has the name of a secret") as caught:
+        check_no_secrets({"env_kwargs": arguments})
+    assert TOKEN not in str(caught.value)
+
+
 def test_words_that_only_sound_like_secrets_are_pushed():
     check_no_secrets(
         {"env_kwargs": {"max_tokens": "9", "token": 3, "monkey": "x", "secretary": "y"}, "policy": "MlpPolicy"}
     )
+    check_no_secrets({"env_kwargs": {"maxTokens": "9", "names": ["token"], "sizes": [{"monkey": "x"}]}})
 
 
 def test_a_configuration_does_not_leave_its_block_of_the_card():

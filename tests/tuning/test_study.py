@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import signal
@@ -20,6 +21,7 @@ from proximo.errors import ProximoError
 from proximo.training.run_folder import RunFolderError, to_toml
 from proximo.training.run_lock import living_holder
 from proximo.tuning import Space, Study
+from proximo.tuning.picture import draw_study
 from proximo.tuning.pruning import is_worse
 from proximo.tuning.study import Settings, StudyError, rungs_of
 from proximo.zoo import load_preset
@@ -69,6 +71,20 @@ def test_halving_lets_the_best_go_on_and_fresh_seeds_decide(tmp_path):
     preset = PresetFile.read(study.path / "trials" / "0007" / "preset.toml")
     assert (preset.algo, preset.env) == ("ppo", "Pendulum-v1")
     assert 0.9 <= preset.preset("ppo", "Pendulum-v1").arguments["gamma"] <= 0.999
+
+
+@pytest.mark.parametrize("pruner", ["median", "wilcoxon", "none"])
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_returns_that_are_no_numbers_are_the_worst(score, pruner, tmp_path):
+    """Of environments whose rewards are not finite while a policy is evaluated."""
+    study = new_study(tmp_path / "study", trials=6, seeds=(1, 2), pruner=pruner, fresh_seeds=(7, 8))
+    wrong = {(0, 1), (1, 1), (1, 2), (5, 8)}  # trial and seed
+    work(study, lambda number, rung, seed: score if (number, seed) in wrong else float(number))
+    assert study.is_over()
+    assert study.best_trials()[0].number == 5
+    assert study.best_confirmed().number == 4
+    draw_study(study, tmp_path / "study.png")
+    assert Study.open(study.path).best_confirmed().number == 4
 
 
 def test_the_first_trial_is_the_start_as_it_is(tmp_path):
@@ -245,6 +261,8 @@ def test_folders_that_are_no_study(tmp_path):
         ("train = ['--resume', 'elsewhere']", "it has 'train'"),
         ("start = 3", "start is 3; expected a table"),
         ("space = 3", "space is 3; expected a table"),
+        ("start.batch_size = 0\nspace.n_steps = {low = 16, high = 64, powers_of = 2}", "batch_size 0, which is not"),
+        ("start.n_steps = inf\nspace.n_envs = {low = 1, high = 4}", "cannot convert float infinity to integer"),
     ],
 )
 def test_what_no_study_can_be(line, message, tmp_path):

@@ -199,6 +199,9 @@ def test_a_preset_may_update_statistics_per_rollout():
         ("n_envs = 0", "n_envs of the preset 'x' is 0; expected a whole number of at least 1"),
         ("n_timesteps = 1.5", "n_timesteps of the preset 'x' is 1.5"),
         ('normalize = "yes"', "expected true or false or a table"),
+        ("normalize = { gamma = [1] }", "normalize of the preset 'x': its setting gamma is a list"),
+        ("normalize = { clip_obs = 'x' }", "normalize of the preset 'x': its setting clip_obs is 'x'"),
+        ("normalize = { venv = 1 }", "normalize of the preset 'x': its settings are not the arguments of VecNormalize"),
         ("policy = 3", "policy of the preset 'x' is 3; expected a name"),
         ('algo = ["ppo"]', "algo in .*x.toml is a list; expected a name"),
         ("env = 3", "env in .*x.toml is 3; expected a name"),
@@ -218,6 +221,17 @@ def test_faults_of_a_file_are_named(text, message, tmp_path):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         PresetFile.read(path).preset("ppo", "CartPole-v1")
+
+
+def test_a_file_of_thousands_of_tables_that_are_each_like_the_next(tmp_path):
+    path, count = tmp_path / "x.toml", 9000
+    links = "".join(f"[a{number}]\nlike = 'a{number + 1}'\n" for number in range(count))
+    path.write_text(f"{links}[a{count}]\nn_envs = 3\n[default]\nlike = 'a0'\ngamma = 0.5\n")
+    preset = PresetFile.read(path).preset("ppo", "CartPole-v1")
+    assert (preset.n_envs, preset.arguments) == (3, {"gamma": 0.5})
+    path.write_text(path.read_text() + "[b]\nlike = 'c'\n[c]\nlike = 'b'\n")
+    with pytest.raises(ValueError, match="'c' is like 'b', of which there is no other table"):
+        PresetFile.read(path).preset("ppo", "b")
 
 
 def test_an_environment_without_preset_says_so():

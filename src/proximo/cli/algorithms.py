@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PRESET_ARGUMENTS = ("policy_kwargs", "use_sde", "sde_sample_freq", "precision", "intrinsic_reward", "augmentation")
 """What a preset or a run's configuration may say besides hyperparameters; where to write is not among it."""
+GIVEN_BY_THE_AGENT = {"self", "observation_space", "action_space", "lr_schedule"}
+"""What a policy is made with that no preset may say."""
 
 
 def algorithm_class(name: str) -> type[OnPolicyAlgorithm]:
@@ -96,6 +98,7 @@ def check_policy_arguments(agent: type[OnPolicyAlgorithm], policy: str, given: M
         return
     constructors = [vars(cls)["__init__"] for cls in agent.policy_aliases[policy].__mro__ if "__init__" in vars(cls)]
     known = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
+    known -= GIVEN_BY_THE_AGENT
     for name in given:
         if name not in known:
             raise ValueError(f"{policy} has no argument {name!r}; {near_matches(name, known)}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from proximo.cli.runs import Run, runs_of_group
 from proximo.files.atomic import replacing
 from proximo.files.plain_text import TOML_BYTES, parse_toml
-from proximo.training.run_folder import GROUP_FILE, SET_ASIDE, RunFolderError, file_name, make_unique_folder, to_toml
+from proximo.training.run_folder import GROUP_FILE, RunFolderError, file_name, make_unique_folder, to_toml
 
 OWN_FLAGS = ("--seeds", "--seed", "--jobs", "--runs-dir")  # of the group; each of its trainings gets its own
 PATH_FLAGS = ("--preset", "--init-from")  # which may name a file or a folder
@@ -56,11 +56,6 @@ class Group:
     def runs(self) -> dict[int, Run]:
         """The runs that there are, by their seed; of several with one seed the latest."""
         return {run.config.seed: run for run in map(Run.open, runs_of_group(self.path))}
-
-    def set_aside(self, run: Run) -> None:
-        """Move a run that is to be trained from the beginning again into the folder ``failed``."""
-        (self.path / SET_ASIDE).mkdir(exist_ok=True)
-        run.folder.path.rename(self.path / SET_ASIDE / run.folder.path.name)
 
     def log(self, seed: int) -> Path:
         """What the training with that seed prints."""

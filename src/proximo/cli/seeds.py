@@ -93,7 +93,7 @@ class GroupSession(TrainingSession):
             if CheckpointFolder(training.run.folder.checkpoints).all():
                 words = ["--resume", str(training.run.folder.path)]
             else:  # it has nothing to go on from
-                self.group.set_aside(training.run)
+                training.run.folder.set_aside()
                 training.run, training.latest = None, {}
         training.start(words, self.jobs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from proximo.cli.trainings import FAILED, Training, TrainingSession
 from proximo.cli.tune import session_words
 from proximo.files.atomic import replacing
 from proximo.training.checkpoints import CheckpointFolder
-from proximo.training.run_folder import RunFolder, to_toml
+from proximo.training.run_folder import to_toml
 from proximo.tuning.job import Job
 from proximo.tuning.picture import draw_study
 from proximo.tuning.study import BEST_FILE, JOURNAL, PICTURE, Study
@@ -144,7 +145,7 @@ class TuneSession(TrainingSession):
             training.look(Run.open(folder.path))
         else:
             if folder is not None:  # it ended before its first checkpoint
-                set_aside(folder)
+                folder.set_aside()
             words = [
                 "--preset", str(job.preset_file), "--seed", str(seed), "--runs-dir", str(job.folder), *pause,
                 "--eval-episodes", str(settings.eval_episodes), "--keep-checkpoints", "1", *session_words(settings),
@@ -165,7 +166,8 @@ class TuneSession(TrainingSession):
             self._fail(job, training, code)
 
     def _record(self, job: Job, seed: int, score: float, steps: int) -> None:
-        output().print(f"trial {job.name}, seed {seed}: {score:.1f} after {steps:,} steps", markup=False)
+        worst = "" if math.isfinite(score) else ", which counts as the worst"
+        output().print(f"trial {job.name}, seed {seed}: {score:.1f} after {steps:,} steps{worst}", markup=False)
         job.record(seed, score, steps)
         self._decide(job)
 
@@ -237,13 +239,6 @@ class TuneSession(TrainingSession):
         output().print(f"all trials: optuna-dashboard {shown_path(study.path / JOURNAL)}", markup=False, soft_wrap=True)
         output().print(f"train it with: proximo train --preset {shown_path(study.path / BEST_FILE)}", markup=False,
                        soft_wrap=True)  # fmt: skip
-
-
-def set_aside(folder: RunFolder) -> None:
-    """Out of the job's sight: a run that is begun again."""
-    failed = folder.path.parent / "failed" / folder.path.name
-    failed.parent.mkdir(exist_ok=True)
-    folder.path.rename(failed)
 
 
 def cost(study: Study) -> tuple[int, int, int]:

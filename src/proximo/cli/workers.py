@@ -26,7 +26,7 @@ START_SECONDS = 5.0
 WORTH = 1.3  # times as fast, or it is not worth the processes
 WARM_UP, STEPS, SECONDS = 5, 100, 0.2  # a timing ends after so many steps, or that time
 
-_ENVIRONMENT = re.compile(r"-v\d+$|[:/]")  # what marks the id of an environment
+_NO_NUMBER = re.compile(r"^$|^-\D|-v\d+$|[:/]")  # nothing, a flag, or what marks the id of an environment
 
 
 class Decision(NamedTuple):
@@ -43,11 +43,13 @@ def with_value(words: Sequence[str]) -> list[str]:
 
     >>> with_value(["CartPole-v1", "--workers"]), with_value(["--workers", "2"]), with_value(["--workers", "--video"])
     (['CartPole-v1', '--workers', 'cores'], ['--workers', '2'], ['--workers', 'cores', '--video'])
+    >>> with_value(["--workers", "-h"]), with_value(["--workers", "-1"])
+    (['--workers', 'cores', '-h'], ['--workers', '-1'])
     """
     given: list[str] = []
     for word, following in pairwise([*words, ""]):
         given.append(word)
-        if word == "--workers" and (not following or following.startswith("--") or _ENVIRONMENT.search(following)):
+        if word == "--workers" and _NO_NUMBER.search(following):
             given.append("cores")
     return given
 

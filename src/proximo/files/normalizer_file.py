@@ -169,7 +169,7 @@ def checked_settings(settings: Any) -> dict[str, Any]:
         elif name in NUMBERS:
             fits = _is_number(value)
         elif name in CHOICES:
-            fits = value in CHOICES[name]
+            fits = isinstance(value, str) and value in CHOICES[name]  # an array compares with none of them as a whole
         else:
             fits = value is None or (isinstance(value, list) and all(isinstance(key, str) for key in value))
         if not fits:

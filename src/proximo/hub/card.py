@@ -15,6 +15,7 @@ from proximo.version import __version__
 _SECRET = re.compile(
     r"(?i)(^|[^a-z])(token|secret|password|passwd|passphrase|credentials?|api_?key|access_?key)($|[^a-z])"
 )
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # where a word of hubToken begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,16 +130,20 @@ Nothing in the repository is run: the model file is read as data, and the config
 """
 
 
-def check_no_secrets(config: Mapping[str, Any], of: str = "") -> None:
-    """Refuse to make public what a configuration calls a secret, such as ``env_kwargs.api_key``."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            check_no_secrets(value, f"{of}{key}.")
-        elif isinstance(value, str) and value and _SECRET.search(key):
-            raise HubError(
-                f"{of}{key} in config.toml has the name of a secret, and a repository would show it: let the "
-                "environment read it elsewhere, from an environment variable say, and take it out of config.toml"
-            )
+def check_no_secrets(config: Any, path: str = "", secret: str = "") -> None:
+    """Refuse to make public what a configuration calls a secret, such as ``env_kwargs.api_key``, and what is in it."""
+    if isinstance(config, Mapping):
+        for key, value in config.items():
+            is_named = _SECRET.search(_CAPITAL.sub("_", key))
+            check_no_secrets(value, f"{path}{key}.", secret or (f"{path}{key}" if is_named else ""))
+    elif isinstance(config, list | tuple):
+        for value in config:
+            check_no_secrets(value, path, secret)
+    elif secret and isinstance(config, str) and config:
+        raise HubError(
+            f"{secret} in config.toml has the name of a secret, and a repository would show it: let the environment "
+            "read it elsewhere, from an environment variable say, and take it out of config.toml"
+        )
 
 
 def public_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from proximo.files.budgets import Budgets
 from proximo.files.plain_text import parse_json, printable
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.training.journal import ACTIVITIES, read_journal
-from proximo.training.run_folder import GROUP_FILE, SET_ASIDE, RunFolder, RunFolderError
+from proximo.training.run_folder import GROUP_FILE, PRESET_FILE, SET_ASIDE, RunFolder, RunFolderError
 
 Curve: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]  # steps and values, [point] each
 
@@ -184,7 +184,7 @@ def files_of(folder: RunFolder) -> list[Path]:
 def runs_within(path: Path) -> list[Path]:
     """``path`` if it is a run folder, else the run folders within it, by name.
 
-    Links are left out, and what a group has set aside.
+    Links are left out, and what a group or a study's trial has set aside.
 
     Runs lie at most three levels deep: those of several seeds in a folder of their own, those in folders by name.
     """
@@ -194,9 +194,9 @@ def runs_within(path: Path) -> list[Path]:
 
 
 def _runs_below(folder: Path, levels: int) -> Iterator[Path]:
-    set_aside = SET_ASIDE if (folder / GROUP_FILE).is_file() else None
+    sets_aside = any((folder / name).is_file() for name in (GROUP_FILE, PRESET_FILE))
     for entry in folder.iterdir():
-        if entry.name == set_aside:
+        if sets_aside and entry.name == SET_ASIDE:
             continue  # the same seed is there again, from the beginning
         if entry.name.startswith(".") or entry.is_symlink() or not entry.is_dir():
             continue  # links may lead elsewhere, or around without end

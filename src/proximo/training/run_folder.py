@@ -26,8 +26,11 @@ ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-env
 
 
 GROUP_FILE = "group.toml"
-SET_ASIDE = "failed"  # the folder in a group with runs that were trained from the beginning again
 """In a folder that holds runs with several seeds: what is trained there."""
+PRESET_FILE = "preset.toml"
+"""In a folder that holds the runs of a study's trial: its preset."""
+SET_ASIDE = "failed"
+"""The folder in either with runs that were trained from the beginning again."""
 
 
 class RunFolderError(ProximoError, ValueError):
@@ -166,6 +169,12 @@ class RunFolder:
         if self.leads_out(path):
             raise RunFolderError(f"{path} leads out of the run folder, to {path.resolve()}; put a copy in its place")
         return path
+
+    def set_aside(self) -> None:
+        """Move the run into the folder ``failed`` beside it: it is trained from the beginning again."""
+        place = self.path.parent / SET_ASIDE
+        place.mkdir(exist_ok=True)
+        self.path.rename(place / self.path.name)
 
     def write_config(self, config: Mapping[str, Any]) -> str:
         """Write the configuration as TOML and return the text; None, which TOML has no word for, is left out."""

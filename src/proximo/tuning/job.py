@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,10 @@ from proximo.files.atomic import replacing
 from proximo.files.budgets import Budgets
 from proximo.files.plain_text import parse_json
 from proximo.functional.statistics import Interval, mean_interval
-from proximo.training.run_folder import RunFolder, RunFolderError, to_toml
+from proximo.training.run_folder import PRESET_FILE, RunFolder, RunFolderError, to_toml
 from proximo.training.run_lock import RunLock, living_holder
 from proximo.zoo import Preset
 
-PRESET_FILE = "preset.toml"
 _SCORES = "scores.json"
 
 
@@ -119,7 +119,8 @@ class Job:
             stream.write((json.dumps(table, indent=1) + "\n").encode("utf-8"))
 
     def _keep(self, rung: int, seed: int, score: float, steps: int) -> None:
-        self.scores.setdefault(rung, {})[seed] = score
+        # of rewards that are not finite: no mean of such a score, and no comparison with it, would say anything
+        self.scores.setdefault(rung, {})[seed] = score if math.isfinite(score) else -math.inf
         self.steps.setdefault(rung, {})[seed] = steps
 
     def run_of(self, seed: int) -> RunFolder | None:

@@ -268,16 +268,15 @@ class Space:
     def _check(self) -> None:
         """Refuse a space from which something could be drawn that cannot be trained."""
         known = _config_class(self.algo).names()
-        for environments in self._possible("n_envs"):
-            if "n_steps" in self.ranges:
-                most = self.most_samples / environments
-                steps = self.ranges["n_steps"].values()
-                if min(steps) > most or (self.ranges["n_steps"].choices and max(steps) > most):
-                    raise SpaceError(
-                        f"n_steps is searched from {min(steps)}, with {environments} environments a rollout of "
-                        f"{min(steps) * environments}, but a trial is evaluated after {self.most_samples:,.0f} steps; "
-                        "search fewer n_steps, train for more --steps, or in fewer --rungs"
-                    )
+        if "n_steps" in self.ranges:
+            environments, steps = max(self._possible("n_envs")), self.ranges["n_steps"].values()
+            most = self.most_samples / environments
+            if min(steps) > most or (self.ranges["n_steps"].choices and max(steps) > most):
+                raise SpaceError(
+                    f"n_steps is searched from {min(steps)}, with {environments} environments a rollout of "
+                    f"{min(steps) * environments}, but a trial is evaluated after {self.most_samples:,.0f} steps; "
+                    "search fewer n_steps, train for more --steps, or in fewer --rungs"
+                )
         for name, factors in DIVISORS.items():
             if name in known and {name, *factors} & self.ranges.keys():
                 self._check_divisor(name, factors)
@@ -291,7 +290,7 @@ class Space:
             )
         for product in self._products(factors):
             least = item.powers_of ** item._exponents()[0] if item and item.powers_of else self._start_value(name)
-            if product % least:
+            if least < 1 or product % least:
                 shown = f"low = {least} of {name}" if item else f"{name} {least}, which is not searched,"
                 raise SpaceError(
                     f"{shown} does not divide {' * '.join(factors)} = {product}, which this space allows; "
@@ -301,7 +300,13 @@ class Space:
     def _products(self, factors: Sequence[str]) -> list[int]:
         products = {1}
         for factor in factors:
-            products = {before * value for before in products for value in self._possible(factor)}
+            values = self._possible(factor)
+            if len(products) * len(values) > MOST_VALUES:
+                raise SpaceError(
+                    f"{' * '.join(factors)} has {len(products) * len(values)} values or more, too many; write those "
+                    "that are searched with powers_of = 2"
+                )
+            products = {before * value for before in products for value in values}
         return sorted(products)
 
     def _possible(self, name: str) -> list[int]:
@@ -338,6 +343,10 @@ def _range(name: str, row: Any, config_class: type[OnPolicyConfig]) -> Range:
     lists = {key: tuple(row[key]) for key in ("choices", "schedule") if isinstance(row.get(key), list)}
     item = Range(name=name, is_whole=whole, **{**row, **lists})
     _check_range(item, row)
+    if name == "n_envs":
+        for end in item.ends():
+            if type(end) is not int or end < 1:
+                raise SpaceError(f"the search space allows n_envs to be {end!r}; expected a whole number of at least 1")
     if name in config_class.names():
         for end in item.ends():
             value = schedule_from_text(name, end)
@@ -365,8 +374,8 @@ def _check_range(item: Range, row: Mapping[str, Any]) -> None:
         raise SpaceError(f"{item.name} is searched over its logarithm from {low}; expected a low above 0")
     if item.from_one and not (item.log and high < 1):
         raise SpaceError(f"{item.name}: from_one is for a range between 0 and 1, with log = true")
-    if item.powers_of is not None and (item.powers_of < 2 or not item.is_whole):
-        raise SpaceError(f"{item.name}: powers_of is for whole numbers, such as powers_of = 2")
+    if item.powers_of is not None and (item.powers_of < 2 or not item.is_whole or low < 1):
+        raise SpaceError(f"{item.name}: powers_of is for whole numbers from 1 on, such as powers_of = 2")
     if item.powers_of is not None and item._exponents()[0] > item._exponents()[1]:
         raise SpaceError(f"{item.name}: there is no power of {item.powers_of} from {item.low} to {item.high}")
     if item.schedule and (

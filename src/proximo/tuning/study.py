@@ -15,9 +15,9 @@ from proximo import ALGORITHMS
 from proximo.errors import MissingExtraError, ProximoError, near_matches
 from proximo.files.atomic import replacing
 from proximo.files.plain_text import TOML_BYTES, brief, parse_toml, printable
-from proximo.training.run_folder import to_toml
+from proximo.training.run_folder import PRESET_FILE, to_toml
 from proximo.training.run_lock import RunLock, RunLockedError
-from proximo.tuning.job import PRESET_FILE, Job, preset_table
+from proximo.tuning.job import Job, preset_table
 from proximo.tuning.pruning import LEAST_PAIRS, Scores, is_worse
 from proximo.tuning.space import Space
 from proximo.zoo import Preset
@@ -173,7 +173,7 @@ class Study:
             }
             settings = Settings(**row)
             space = Space.from_table(settings.algo, start, ranges, settings.rungs[0])
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise StudyError(f"{file} does not describe a study ({error}); mend it or begin a new one") from error
         opened = cls(Path(path), settings, space)
         with _naming_damage(opened.path / JOURNAL):

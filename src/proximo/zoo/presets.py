@@ -247,23 +247,27 @@ def _separate(tables: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]
     return {name.strip(): row for names, row in tables.items() for name in names.split(",")}
 
 
-def _resolved(
-    rows: Mapping[str, Mapping[str, Any]], name: str, algo: str, seen: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def _resolved(rows: Mapping[str, Mapping[str, Any]], name: str, algo: str) -> dict[str, Any]:
     """A table over those that it is like; ``like`` names a table, or an algorithm that has one of the same name."""
-    row = dict(rows[name])
-    like = row.pop("like", None)
-    if like is None:
-        return row
-    if not isinstance(like, str):
-        raise ValueError(f"like of the preset {name!r} is {brief(like)}; expected the name of another")
-    if like in rows and like not in (name, *seen):
-        return {**_resolved(rows, like, algo, (name, *seen)), **row}
-    if like in ALGORITHMS and like != algo and name in _rows(like):
-        return {**_resolved(_rows(like), name, like), **row}
-    raise ValueError(
-        f"the preset {name!r} is like {like!r}, of which there is no other table; {near_matches(like, rows)}"
-    )
+    chain: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    while True:
+        row = dict(rows[name])
+        like = row.pop("like", None)
+        chain.append(row)
+        if like is None:
+            return dict(item for row in reversed(chain) for item in row.items())
+        if not isinstance(like, str):
+            raise ValueError(f"like of the preset {name!r} is {brief(like)}; expected the name of another")
+        seen.add(name)
+        if like in rows and like not in seen:
+            name = like
+        elif like in ALGORITHMS and like != algo and name in _rows(like):
+            rows, algo, seen = _rows(like), like, set()
+        else:
+            raise ValueError(
+                f"the preset {name!r} is like {like!r}, of which there is no other table; {near_matches(like, rows)}"
+            )
 
 
 def _checked(preset: str, key: str, value: Any) -> Any:
@@ -278,6 +282,13 @@ def _checked(preset: str, key: str, value: Any) -> Any:
         return int(value)
     if key == "env_wrapper":
         return check_wrappers(preset, value)
+    if key == "normalize" and isinstance(value, dict):
+        from proximo.files.normalizer_file import checked_settings
+
+        try:
+            return checked_settings(value)
+        except ModelFileError as error:
+            raise ValueError(f"normalize of the preset {preset!r}: {error}") from error
     kinds: dict[str, tuple[type, ...]] = {
         "policy": (str,),
         "normalize": (bool, dict),
