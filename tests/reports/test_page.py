@@ -290,6 +290,18 @@ def test_numbers_that_json_has_no_word_for(tmp_path):
         as_json([float("nan")])
 
 
+def test_a_mean_says_over_how_many_seeds_it_is_if_not_over_all(tmp_path):
+    runs = [write_run(tmp_path / str(seed), [4.0 * seed], seed=seed, evaluations=[[2.0 * seed]]) for seed in (1, 2)]
+    runs.append(write_run(tmp_path / "failed", [], seed=3))
+    (content,) = re.findall(
+        r'<script type="application/json" id="content">(.*?)</script>', report(tmp_path, *runs).read_text(), re.DOTALL
+    )
+    mean = json.loads(content)["results"]["rows"][0]["cells"]
+    assert mean[0]["note"] == "mean of 3 seeds"
+    assert (mean[2]["text"], mean[2]["note"].split(", ")[1]) == ("6.00", "2 seeds")
+    assert (mean[3]["text"], mean[3]["note"].split(", ")[1]) == ("3.00", "2 seeds")
+
+
 def test_group_folders_runs_without_metrics_and_old_runs(trained, tmp_path, capsys):
     """A folder stands for its runs; a run that has logged nothing yet is a row all the same."""
     group = tmp_path / "runs" / "group"
