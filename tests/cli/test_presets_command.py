@@ -48,7 +48,7 @@ def test_a_pattern_chooses(capsys):
         ("ALE/Pong-v5", {(algorithm, "atari") for algorithm in ALGORITHMS if "atari" in available_presets(algorithm)}),
         ("procgen:starpilot", {("ppg", "procgen")}),
         ("MinAtar/Breakout-v1", {("ppo", "minatar"), ("ppg", "minatar")}),
-        ("my_module:Acrobot-v1", {(name, "Acrobot-v1") for name in ALGORITHMS if "Acrobot-v1" in available_presets(name)}),
+        ("my_module:Ant-v4", {(name, "Ant-v4") for name in ALGORITHMS if "Ant-v4" in available_presets(name)}),
     ],
 )
 def test_an_environment_is_found_by_the_preset_that_trains_it(env_id, rows, capsys):
