@@ -42,6 +42,24 @@ def test_a_pattern_chooses(capsys):
     assert "'a2c'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("env_id", "rows"),
+    [
+        ("ALE/Pong-v5", {(algorithm, "atari") for algorithm in ALGORITHMS if "atari" in available_presets(algorithm)}),
+        ("procgen:starpilot", {("ppg", "procgen")}),
+        ("MinAtar/Breakout-v1", {("ppo", "minatar"), ("ppg", "minatar")}),
+        ("my_module:Ant-v4", {(name, "Ant-v4") for name in ALGORITHMS if "Ant-v4" in available_presets(name)}),
+    ],
+)
+def test_an_environment_is_found_by_the_preset_that_trains_it(env_id, rows, capsys):
+    """The id of a game is no preset's name, and `proximo train` has one for it all the same."""
+    assert main(["presets", env_id]) == 0
+    printed = capsys.readouterr().out
+    found = {(line.split()[1], line.split()[3]) for line in printed.splitlines() if line.startswith("│")}
+    assert found == rows
+    assert f"for {env_id}" in printed.splitlines()[0]
+
+
 def test_measured_returns_are_those_of_the_results():
     for algorithm, rows in _table().items():
         for name in rows:

@@ -90,6 +90,22 @@ def test_several_runs_are_a_row_each_and_a_mean_over_seeds(run, tmp_path, monkey
     assert "seeds" not in capsys.readouterr().out
 
 
+def test_a_run_that_was_not_trained_to_its_end_is_evaluated_with_a_warning(run, tmp_path, monkeypatch, capsys):
+    """One seed of a group failed: what it saved is no trained agent, and a mean over seeds must not hide that."""
+    monkeypatch.setattr(playing, "evaluate_run", lambda run, *_, **__: Evaluation((1.0, 2.0), (4, 6)))
+    failed = copy_of(run, tmp_path / "failed", seed="2", n_timesteps="256")
+    for name in ("progress.csv", "progress.jsonl"):
+        (failed / name).unlink()
+    with (failed / "journal.jsonl").open("a") as stream:
+        stream.write('{"event": "end", "ending": "failed"}\n')
+    assert main(["evaluate", str(run), str(failed)]) == 0
+    said = capsys.readouterr().err
+    assert "failed is at 0 of 256 steps (failed); its model is evaluated as it is" in said
+    assert said.count("warning:") == 1
+    assert main(["evaluate", str(failed), "--model", "model.zip"]) == 0
+    assert "steps" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("width", [30, 50, 72, 200])
 def test_numbers_are_whole_on_every_terminal(width, monkeypatch, capsys):
     terminal = Console(width=width, force_terminal=True, no_color=True, highlight=False)

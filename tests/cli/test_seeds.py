@@ -209,6 +209,15 @@ def test_a_group_is_evaluated_and_plotted_as_its_runs(tmp_path, capsys):
     assert [run.config.seed for run in Run.open_all([group.path])] == [1, 2]
 
 
+def test_a_group_says_that_one_of_its_runs_takes_what_it_does_not(tmp_path, capsys):
+    """`--resume RUN --steps 2e5` is in the help; of a group it is refused, with what can be done instead."""
+    group = Group.create(tmp_path, "CartPole-v1-ppo", (1, 2), 1, ["CartPole-v1"]).path
+    assert main(["train", "--resume", str(group), "--steps", "2e5"]) == 2
+    said = "".join(capsys.readouterr().err.split())
+    assert "takesno--steps" in said
+    assert f"{group}isagroup;onerunofittakesmore:--resume{group}/RUN" in said
+
+
 @pytest.mark.parametrize("file", ["group.toml", "preset.toml"])  # of a group, and of a study's trial
 def test_what_is_set_aside_is_no_run(file, tmp_path):
     place = tmp_path / "runs"

@@ -208,6 +208,27 @@ def test_fits_the_screen_and_can_be_read(screen, dark, browser, tmp_path):
 
 
 @needs_browser
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_the_table_of_results_is_seen_whole(width, browser, tmp_path):
+    """The state of a run stands in the last column: none is beyond the card's edge, where one would have to scroll."""
+    runs = []
+    for seed in (1, 2):
+        evaluations = [[-1287.594 + 30.0 * index + number for number in range(20)] for index in range(2)]
+        folder = tmp_path / "runs" / f"HalfCheetahBulletEnv-v0-ppo-{seed}-20260102-030405"
+        runs.append(
+            write_run(folder, [-1216.351, -1201.2], env="HalfCheetahBulletEnv-v0", seed=seed, evaluations=evaluations)
+        )
+    browser.open(report(tmp_path, *runs).as_uri(), {**DESKTOP, "width": width})
+    box = "document.querySelector('.scroll:has(.results)')"
+    assert browser.evaluate(f"{box}.scrollWidth") <= browser.evaluate(f"{box}.clientWidth")
+    cells = "[...document.querySelectorAll('.results .state')].map(cell => cell.getBoundingClientRect().right)"
+    assert max(browser.evaluate(cells)) <= browser.evaluate(f"{box}.getBoundingClientRect().right")
+    # an interval is read as one piece
+    pieces = "[...document.querySelectorAll('.results td .piece')].map(piece => piece.getClientRects().length)"
+    assert set(browser.evaluate(pieces)) == {1}
+
+
+@needs_browser
 def test_a_hostile_run_folder_is_text(browser, tmp_path):
     """Markup in names, settings, columns, warnings and versions is shown, and nothing of it runs."""
     run = write_run(
@@ -267,6 +288,18 @@ def test_numbers_that_json_has_no_word_for(tmp_path):
     assert json.loads(as_json({"<a>&": "\u2028</script>"})) == {"<a>&": "\u2028</script>"}
     with pytest.raises(ValueError, match="Out of range float"):
         as_json([float("nan")])
+
+
+def test_a_mean_says_over_how_many_seeds_it_is_if_not_over_all(tmp_path):
+    runs = [write_run(tmp_path / str(seed), [4.0 * seed], seed=seed, evaluations=[[2.0 * seed]]) for seed in (1, 2)]
+    runs.append(write_run(tmp_path / "failed", [], seed=3))
+    (content,) = re.findall(
+        r'<script type="application/json" id="content">(.*?)</script>', report(tmp_path, *runs).read_text(), re.DOTALL
+    )
+    mean = json.loads(content)["results"]["rows"][0]["cells"]
+    assert mean[0]["note"] == "mean of 3 seeds"
+    assert (mean[2]["text"], mean[2]["note"].split(", ")[1]) == ("6.00", "2 seeds")
+    assert (mean[3]["text"], mean[3]["note"].split(", ")[1]) == ("3.00", "2 seeds")
 
 
 def test_group_folders_runs_without_metrics_and_old_runs(trained, tmp_path, capsys):

@@ -174,7 +174,11 @@ def chosen_scores(
             return result.evaluation.interval.mean
         if choice == "training" and result.training_return is not None:
             return result.training_return
-        what = "finished episode" if choice == "training" else "evaluation; --score training does without"
+        what = (
+            "finished episode; train it to its end, or leave it out: a group may be a pattern of run folders"
+            if choice == "training"
+            else "evaluation; --score training does without"
+        )
         raise ValueError(f"{result.folder.path} has no {what}")
 
     return name, {

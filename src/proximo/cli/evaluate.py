@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from proximo.cli.algorithms import algorithm_title
 from proximo.cli.command import check_at_least, flag, parse
 from proximo.cli.flags import Count, OptionalPath, OptionalText, RunFolders, default_is
+
+if TYPE_CHECKING:
+    from proximo.cli.runs import Run
 
 SUMMARY = """Play episodes with the trained agents of run folders and report the mean return with its 95 % interval.
 Several runs, or a group of --seeds, are one row each; where they differ only in their seed, a last row is the mean over
@@ -56,6 +60,8 @@ def run(words: Sequence[str]) -> int:
     runs = Run.open_all(arguments.runs, arguments.env, arguments.preset)
     for run in runs:
         find_model(run, arguments.model)  # before the first of them is evaluated
+        if run.model_file is None and arguments.model is None:
+            warn_about_unfinished(run)
     with quiet_libraries():
         evaluations = [
             evaluate_run(
@@ -74,3 +80,21 @@ def run(words: Sequence[str]) -> int:
         config = runs[0].config
         print_table(evaluation_table(evaluations[0], title=f"{algorithm_title(config.algo)} on {config.env}"))
     return 0
+
+
+def warn_about_unfinished(run: Run) -> None:
+    """A seed of a group that failed has a model too, which a mean over the seeds takes for a trained one."""
+    from proximo.reports.results import UNREADABLE, read_run
+
+    try:
+        result = read_run(run.folder)
+    except UNREADABLE as error:  # which keeps nobody from playing the model
+        warnings.warn(f"it is not known whether {run.name} was trained to its end: {error}", stacklevel=2)
+        return
+    planned = result.planned_steps
+    if result.journal and planned is not None and result.steps < planned:
+        warnings.warn(
+            f"{run.name} is at {result.steps:,} of {planned:,} steps ({result.status}); its model is evaluated as it "
+            "is: leave it out, or train it to its end",
+            stacklevel=2,
+        )

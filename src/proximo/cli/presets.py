@@ -38,6 +38,7 @@ class Presets:
 
 def run(words: Sequence[str]) -> int:
     arguments = parse(Presets, "presets", SUMMARY, EXAMPLES, words)
+    from rich.markup import escape
     from rich.table import Table
 
     from proximo import ALGORITHMS
@@ -49,6 +50,9 @@ def run(words: Sequence[str]) -> int:
     algorithms = list(ALGORITHMS) if arguments.algo is None else [arguments.algo]
     names = [(algorithm, name) for algorithm in algorithms for name in available_presets(algorithm)]
     chosen = [(algorithm, name) for algorithm, name in names if matches(name, arguments.pattern)]
+    title = ""
+    if not chosen and (chosen := for_environment(algorithms, arguments.pattern)):
+        title = f" for {arguments.pattern}"
     if not chosen and arguments.pattern in ALGORITHMS:
         raise ValueError(
             f"no preset matches {arguments.pattern!r}, which is an algorithm; give it as such: proximo presets --algo "
@@ -57,11 +61,10 @@ def run(words: Sequence[str]) -> int:
     if not chosen:
         known = {name for _, name in names}
         raise ValueError(f"no preset matches {arguments.pattern!r}; {near_matches(arguments.pattern, known)}")
-    table = Table(
-        title=f"{len(chosen)} preset{'s' if len(chosen) > 1 else ''}", title_justify="left", title_style="bold"
-    )
-    for title in ("algorithm", "preset", "steps", "environments", "return"):
-        table.add_column(title, justify="left" if title in ("algorithm", "preset") else "right")
+    title = f"{len(chosen)} preset{'s' if len(chosen) > 1 else ''}{title}"
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
+    for column in ("algorithm", "preset", "steps", "environments", "return"):
+        table.add_column(column, justify="left" if column in ("algorithm", "preset") else "right")
     for algorithm, name in chosen:
         preset = load_preset(algorithm, name)
         measured = measured_return(algorithm, name)
@@ -69,6 +72,20 @@ def run(words: Sequence[str]) -> int:
         table.add_row(algorithm, name, f"{preset.n_timesteps:,}", str(preset.n_envs), shown)
     print_table(table)
     return 0
+
+
+def for_environment(algorithms: Sequence[str], env_id: str) -> list[tuple[str, str]]:
+    """The presets that an environment is trained with though none has its name: those of its family, as for a game of
+    Atari, or of the id without its module.
+
+    >>> for_environment(["ppo", "trpo"], "ALE/Pong-v5"), for_environment(["ppo"], "MyOwn-v0")
+    ([('ppo', 'atari'), ('trpo', 'atari')], [])
+    """
+    from proximo.envs.make import versioned_id
+    from proximo.zoo import load_preset
+
+    found = [(algorithm, load_preset(algorithm, versioned_id(env_id)).name) for algorithm in algorithms]
+    return [(algorithm, name) for algorithm, name in found if name != "default"]
 
 
 def matches(name: str, pattern: str) -> bool:

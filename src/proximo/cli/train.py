@@ -344,7 +344,11 @@ def check_session(session: Mapping[str, Any]) -> None:
 
 def resumed_jobs(arguments: Train) -> int | None:
     """How many trainings of a resumed group run at a time; None for as many as before."""
-    check_only_resume(arguments, "resume", "jobs")
+    try:
+        check_only_resume(arguments, "resume", "jobs")
+    except ValueError as error:
+        path = arguments.resume
+        raise ValueError(f"{error}. {path} is a group; one run of it takes more: --resume {path}/RUN") from error
     if arguments.jobs is not None:
         check_at_least("--jobs", arguments.jobs, 1)
     return arguments.jobs

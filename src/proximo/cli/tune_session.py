@@ -53,7 +53,7 @@ class TuneSession(TrainingSession):
         rungs = ", ".join(f"{steps:,}" for steps in settings.rungs)
         output().print(
             f"{title}: {settings.trials} trials with {len(settings.seeds)} seeds, compared after {rungs} steps, "
-            f"{self.jobs} trainings at a time, {escape(shown_path(self.study.path))}"
+            f"{self.jobs} training{'' if self.jobs == 1 else 's'} at a time, {escape(shown_path(self.study.path))}"
         )
         with ExitStack() as locks:
             locks.callback(self._release)

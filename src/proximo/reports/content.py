@@ -127,10 +127,17 @@ def _mean_cells(label: str, results: Sequence[RunResult]) -> list[Json]:
     bests = [result.best_evaluation.interval.mean for result in results if result.best_evaluation is not None]
     lengths = [length for result in results if (length := result.last("rollout/ep_len_mean")) is not None]
     states = sorted({result.status for result in results})
+
+    def mean(values: list[float]) -> Json:
+        """Where not all seeds have the number, it says how many have."""
+        if not values:
+            return cell(NONE)
+        return _mean_cell(mean_interval(values), "" if len(values) == len(results) else count(len(values), "seed"))
+
     return [
         cell(label, f"mean of {len(results)} seeds"),
         cell(_from_to([result.steps for result in results]), "each"),
-        *(_mean_cell(mean_interval(values)) if values else cell(NONE) for values in (returns, evaluations, bests)),
+        *(mean(values) for values in (returns, evaluations, bests)),
         cell(_number(float(np.mean(lengths)), 1) if lengths else NONE),
         cell(", ".join(states), state=states[0] if len(states) == 1 else ""),
     ]

@@ -18,6 +18,12 @@ const heading = (text, className = "") => element("th", { scope: "col", class: c
 const empty = (text) => element("p", { class: "quiet" }, text);
 const key = (group) => element("span", { class: `key ${colourOf(group)}` });
 
+/** A note that may take two lines, though not within an interval: "1.00 … 2.00, " and "20 episodes". */
+function unbroken(note) {
+  const pieces = note.split(", ");
+  return pieces.map((piece, index) => element("span", { class: "piece" }, piece + (index < pieces.length - 1 ? ", " : "")));
+}
+
 function resultsSection({ results }) {
   const columns = results.columns.map((name, index) => heading(name, index > 0 && index < 6 ? "number" : ""));
   const rows = results.rows.map((row) => {
@@ -26,7 +32,8 @@ function resultsSection({ results }) {
       if (index === 0) return element("th", { scope: "row" }, row.inner ? "" : key(row.group), cell.text, note);
       const label = { "data-label": results.columns[index] };
       if (index === 6) return element("td", label, element("span", { class: `state ${cell.state}` }, cell.text), note);
-      return element("td", { class: cell.text === "–" ? "number none" : "number", ...label }, cell.text, note);
+      const pieces = cell.note ? element("span", { class: "note" }, unbroken(cell.note)) : "";
+      return element("td", { class: cell.text === "–" ? "number none" : "number", ...label }, cell.text, pieces);
     });
     return element("tr", { class: row.mean ? "mean" : row.inner ? "inner" : "one" }, cells);
   });
