@@ -193,7 +193,7 @@ def test_mirrored_actions_are_looked_at_in_every_rollout() -> None:
 
     mirror = Mirror(observation_signs=[-1, -1], action=action)
     model = PPO("MlpPolicy", make_vec_env(lambda: ToolEnv(spaces.Discrete(3)), seed=0), augmentation=mirror, **SMALL)
-    with pytest.raises(ValueError, match="gives 100000 to 10000[12]; expected choices counted from 0"):
+    with pytest.raises(ValueError, match=r"gives 100000 to 10000[12]; expected choices counted from 0"):
         model.learn(32)
 
 

@@ -180,8 +180,8 @@ def _check_choices(space: Space, actions: Array) -> None:
                 continue
         if not np.all((columns >= 0) & (columns < numbers) & (columns == np.rint(columns))):
             raise ArgumentValueError(
-                f"mirrored actions leave {part}: the function action gives {columns.min()} to {columns.max()}; expected "
-                "choices counted from 0"
+                f"mirrored actions leave {part}: the function action gives {columns.min()} to {columns.max()}; "
+                "expected choices counted from 0"
             )
 
 
