@@ -56,6 +56,11 @@ def test_a_page_fits_a_phone_and_says_nothing_on_the_console(browser: Browser, a
     assert browser.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
 
 
+def test_a_path_breaks_between_names() -> None:
+    page = (SITE / "source" / "functional" / "advantages.html").read_text("utf-8")
+    assert "<h1>src/<wbr>proximo/<wbr>functional/<wbr>advantages.py</h1>" in page
+
+
 @pytest.mark.parametrize("name", ["nn", "nc"])  # of modules, of classes
 def test_dark_code_underlines_no_names(browser: Browser, address: str, name: str) -> None:
     browser.open(f"{address}/getting-started.html", dark=True)
