@@ -51,7 +51,8 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     for file in sorted(files):
         text = highlight((SOURCES / file).read_text(encoding="utf-8"), PythonLexer(), formatter)
         title = f"src/proximo/{file}"
-        yield f"source/{file.removesuffix('.py')}", {"title": title, "body": f"<h1>{title}</h1>{text}"}, "page.html"
+        heading = title.replace("/", "/<wbr>")  # a phone breaks the line there, not within a name
+        yield f"source/{file.removesuffix('.py')}", {"title": title, "body": f"<h1>{heading}</h1>{text}"}, "page.html"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -130,6 +130,73 @@ def test_functions_mirror_dictionaries() -> None:
     np.testing.assert_allclose(*weights, atol=1e-6)
 
 
+class ToolEnv(gym.Env[Any, Any]):
+    """A tool and a force that must fit a place, in an action of several parts."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self, action_space: Any) -> None:
+        self.action_space = action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return self.reset()[0], 1.0, True, False, {}
+
+
+HYBRID = spaces.Dict(
+    tool=spaces.Discrete(2, start=3),
+    force=spaces.Tuple([spaces.Box(np.full(2, -0.1), np.full(2, 0.1), dtype=np.float64), spaces.MultiBinary(1)]),
+)
+
+
+def test_functions_mirror_hybrid_actions() -> None:
+    tool = 0 if next(iter(HYBRID.spaces)) == "tool" else 3
+
+    def action(rows: Any) -> Any:  # the parts side by side; the tool counts from 0
+        mirrored = -rows
+        mirrored[:, tool] = 1 - rows[:, tool]
+        mirrored[:, tool - 1] = rows[:, tool - 1]  # the switch is the last of the force
+        return mirrored
+
+    mirror = Mirror(observation_signs=[-1, -1], action=action)
+    env = make_vec_env(lambda: ToolEnv(HYBRID), n_envs=2, seed=0)
+    model = PPO("MlpPolicy", env, augmentation=mirror, **SMALL).learn(64)
+    assert np.isfinite(model.policy.parameters_to_vector()).all()
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (spaces.Discrete(3), lambda rows: -rows),
+        (spaces.MultiDiscrete([3, 3]), lambda rows: 100_000 - rows),
+        (spaces.MultiBinary(2), lambda rows: 0.5 - rows),
+        (spaces.Tuple([spaces.Discrete(3), spaces.Box(-1.0, 1.0, (1,))]), lambda rows: -rows),
+        (spaces.Tuple([spaces.Discrete(3), spaces.Box(0.0, 1.0, (1,))]), lambda rows: rows * [1, -1]),
+    ],
+)
+def test_mirrored_actions_that_are_none_are_an_error(space: Any, action: Any) -> None:
+    # the kernels index memory by discrete actions: unchecked, these ended the process
+    env = make_vec_env(lambda: ToolEnv(space), seed=0)
+    with pytest.raises(ValueError, match="mirrored actions leave"):
+        PPO("MlpPolicy", env, augmentation=Mirror(observation_signs=[-1, -1], action=action), **SMALL)
+
+
+def test_mirrored_actions_are_looked_at_in_every_rollout() -> None:
+    calls = []
+
+    def action(rows: Any) -> Any:
+        calls.append(len(rows))
+        return rows if len(calls) < 3 else rows + 100_000
+
+    mirror = Mirror(observation_signs=[-1, -1], action=action)
+    model = PPO("MlpPolicy", make_vec_env(lambda: ToolEnv(spaces.Discrete(3)), seed=0), augmentation=mirror, **SMALL)
+    with pytest.raises(ValueError, match=r"gives 100000 to 10000[12]; expected choices counted from 0"):
+        model.learn(32)
+
+
 def test_saved_with_the_model(tmp_path: Any) -> None:
     model = PPO("MlpPolicy", "CartPole-v1", augmentation=Mirror(**CART_POLE), **SMALL)
     model.save(tmp_path / "model.zip")

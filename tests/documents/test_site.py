@@ -56,10 +56,29 @@ def test_a_page_fits_a_phone_and_says_nothing_on_the_console(browser: Browser, a
     assert browser.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
 
 
-def test_dark_code_underlines_no_module_names(browser: Browser, address: str) -> None:
+def test_a_path_breaks_between_names() -> None:
+    page = (SITE / "source" / "functional" / "advantages.html").read_text("utf-8")
+    assert "<h1>src/<wbr>proximo/<wbr>functional/<wbr>advantages.py</h1>" in page
+
+
+@pytest.mark.parametrize("name", ["nn", "nc"])  # of modules, of classes
+def test_dark_code_underlines_no_names(browser: Browser, address: str, name: str) -> None:
     browser.open(f"{address}/getting-started.html", dark=True)
-    lines = "[...document.querySelectorAll('.highlight .nn')].map(e => getComputedStyle(e).textDecorationLine)"
+    lines = f"[...document.querySelectorAll('.highlight .{name}')].map(e => getComputedStyle(e).textDecorationLine)"
     assert set(browser.evaluate(lines)) == {"none"}
+
+
+def test_numbers_of_lines_are_not_transparent(browser: Browser, address: str) -> None:
+    browser.open(f"{address}/source/learners/ppo.html")
+    numbers = "[...document.querySelectorAll('.highlight .linenos')].map(e => getComputedStyle(e).opacity)"
+    assert set(browser.evaluate(numbers)) == {"1"}
+
+
+@pytest.mark.parametrize("page", ["hsuanwu", "sb3_contrib"])
+def test_a_name_of_a_package_is_one_line_on_a_phone(browser: Browser, address: str, page: str) -> None:
+    browser.open(f"{address}/reference/{page}.html", PHONE)
+    lines = "(heading => heading.offsetHeight / parseFloat(getComputedStyle(heading).lineHeight))"
+    assert browser.evaluate(f"{lines}(document.querySelector('article h1'))") < 1.5
 
 
 def test_the_reference_has_no_rows_that_say_nothing() -> None:

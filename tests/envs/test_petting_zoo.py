@@ -214,7 +214,18 @@ class Unlike(ComingAndGoing):
         return spaces.Box(0, 1, (1 if agent == "a" else 2,))
 
 
+class Empty(ComingAndGoing):
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed, options=options)
+        self.agents = []
+        return {}, {}
+
+
 def test_errors_of_parallel_environments() -> None:
+    with pytest.raises(ValueError, match=r"has no agents after reset\(\); let reset"):
+        as_vec_env(Empty()).reset()
+    with pytest.raises(TypeError, match=r"a PettingZoo environment; got .*into a list: as_vec_env\(\[make\]\)"):
+        as_vec_env(rps_v2.parallel_env)
     env = as_vec_env(Leaving())
     env.reset()
     with pytest.raises(ValueError, match=r"agent 'b' .* has left without"):

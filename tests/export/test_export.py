@@ -169,8 +169,29 @@ class Deciding(BaseFeaturesExtractor):
 def test_a_network_that_cannot_be_traced_says_why(tmp_path: Path) -> None:
     options = {"policy_kwargs": {"features_extractor_class": Deciding}}
     model = PPO("MlpPolicy", RandomObservations(VECTOR, ACTIONS["box"]), **SMALL, **options)
-    with pytest.raises(ExportError, match="must not let Python decide by the values in a tensor"):
+    with pytest.raises(ExportError, match="must not let Python decide by the values in a tensor") as raised:
         model.export(tmp_path / "policy.pt2")
+    said, _ = str(raised.value).splitlines()  # without what PyTorch tells its own developers
+    assert "data-dependent" in said
+    assert Path(__file__).name in said
+    assert not list(tmp_path.iterdir())
+
+
+class Factorised(BaseFeaturesExtractor):
+    """ONNX has no QR decomposition."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space, 5)
+
+    def forward(self, observations: Any) -> Any:
+        return torch.linalg.qr(observations.unsqueeze(-1) + torch.eye(5))[1][..., 0]
+
+
+def test_an_operation_that_onnx_does_not_have_is_named(tmp_path: Path) -> None:
+    options = {"policy_kwargs": {"features_extractor_class": Factorised}}
+    model = PPO("MlpPolicy", RandomObservations(VECTOR, ACTIONS["box"]), **SMALL, **options)
+    with pytest.raises(ExportError, match=r"as ONNX: .*linalg_qr.*\nA file that ends with .pt2 holds it"):
+        model.export(tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())
 
 
@@ -188,6 +209,19 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingExtraError, match=r"pip install 'proximo\[export\]'"):
         model.export(tmp_path / "policy.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(number: float, tmp_path: Path) -> None:
+    # the likeliest of NaN is an action too, and the same in both
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, seed=0)
+    with torch.no_grad():
+        model.policy.value_net.weight.fill_(number)  # the critic is not exported
+        model.export(tmp_path / "policy.onnx")
+        model.policy.action_net.bias.fill_(number)
+    with pytest.raises(ExportError, match=r"policy\.action_net\.bias holds"):
+        model.export(tmp_path / "broken.onnx")
+    assert not (tmp_path / "broken.onnx").exists()
 
 
 def test_exporting_leaves_the_model_as_it_was(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ is what the ratio of PPO divides by, and not π_old(ga|gs), under which nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from proximo.augmentation.base import BaseAugmentation
 from proximo.data import Array, Observation, Rollout
 from proximo.errors import ArgumentValueError
+from proximo.functional.actions import leaves, stored_action_dtype
 from proximo.functional.spaces import Space, counted_from_zero, get_action_dim
 
 SAMPLES = 16  # of each space, on which a mirror is tried
@@ -28,7 +29,8 @@ class Mirror(BaseAugmentation):
     For Box spaces of one dimension: entry i of the mirrored array is ``signs[i] * array[order[i]]``; signs are 1 and
     the order is as it is, where they are left out. For Discrete actions ``action_order`` alone: action a becomes
     ``action_order[a]``. For anything else ``observation`` and ``action`` are functions of batches [row, …]
-    (dictionaries of them for Dict observations) that return the mirrored batch; discrete actions count from 0.
+    (dictionaries of them for Dict observations) that return the mirrored batch; discrete actions count from 0, and
+    Dict and Tuple actions are rows of numbers, the parts side by side in the order of the space.
 
     >>> Mirror(observation_signs=[-1, -1, -1, -1], action_order=[1, 0])  # CartPole
     Mirror(observation_signs=[-1, -1, -1, -1], action_order=[1, 0])
@@ -81,8 +83,16 @@ class Mirror(BaseAugmentation):
             return np.asarray(self.action_order, actions.dtype)[actions]
         if self.action is None:
             return _rearranged(actions, self.action_signs, self.action_order)
-        shape = space.shape or ()
-        return np.reshape(self.action(actions.reshape(len(actions), *shape)), actions.shape)
+        shape = actions.shape[1:] if isinstance(space, spaces.Dict | spaces.Tuple) else space.shape or ()
+        mirrored = np.asarray(self.action(actions.reshape(len(actions), *shape)))
+        if mirrored.size != actions.size:
+            raise ArgumentValueError(
+                f"the mirror makes {mirrored.shape} of actions {(len(actions), *shape)} of {space}; expected the same "
+                "shape"
+            )
+        mirrored = mirrored.reshape(actions.shape)
+        _check_choices(space, mirrored)
+        return mirrored
 
     def masks(self, masks: Array, space: Space) -> Array:
         """Action masks [row, entry] of mirrored actions."""
@@ -99,14 +109,12 @@ class Mirror(BaseAugmentation):
         observations = _samples(observation_space)
         once = self.observations(observations)
         _check_same("observations", observation_space, observations, once, self.observations(once))
-        stored = counted_from_zero(action_space)
-        actions = _samples(stored).reshape(SAMPLES, get_action_dim(action_space))  # type: ignore[union-attr]
+        actions = _sampled_actions(action_space)
         mirrored = self.actions(actions, action_space)
         _check_same("actions", action_space, actions, mirrored, self.actions(mirrored, action_space))
-        if isinstance(action_space, spaces.Box) and not all(
-            action_space.contains(row.reshape(action_space.shape).astype(action_space.dtype)) for row in mirrored
-        ):
-            raise ArgumentValueError(f"mirrored actions leave {action_space}; its bounds must mirror each other")
+        for part, columns in _columns(action_space, mirrored):
+            if isinstance(part, spaces.Box) and not _within(part, columns):
+                raise ArgumentValueError(f"mirrored actions leave {part}; its bounds must mirror each other")
 
     def _check_tables(self, name: str, space: Space) -> None:
         signs, order = getattr(self, f"{name}_signs"), getattr(self, f"{name}_order")
@@ -137,6 +145,44 @@ def _samples(space: Space) -> Observation:
     if isinstance(space, spaces.Dict):
         return {key: np.stack([row[key] for row in rows]) for key in space.spaces}
     return np.stack([np.asarray(row) for row in rows])
+
+
+def _sampled_actions(space: Space) -> Array:
+    """Actions as a rollout stores them, [row, column]."""
+    parts = [np.reshape(_samples(counted_from_zero(part)), (SAMPLES, -1)) for part in leaves(space)]  # type: ignore[arg-type]
+    return np.concatenate(parts, axis=1, dtype=stored_action_dtype(space) if len(parts) > 1 else None)
+
+
+def _columns(space: Space, actions: Array) -> Iterator[tuple[Space, Array]]:
+    """The plain parts of an action space, each with its columns of stored actions."""
+    parts = list(leaves(space))
+    ends = np.cumsum([get_action_dim(part) for part in parts])[:-1]
+    yield from zip(parts, np.split(actions, ends, axis=1), strict=True)
+
+
+def _within(space: spaces.Box, columns: Array) -> bool:
+    """Whether actions lie in their bounds, but for the rounding of float32, in which they are stored."""
+    low, high = space.low.reshape(-1).astype(np.float32), space.high.reshape(-1).astype(np.float32)
+    return bool(np.all((columns >= np.nextafter(low, -np.inf)) & (columns <= np.nextafter(high, np.inf))))
+
+
+def _check_choices(space: Space, actions: Array) -> None:
+    """Raise unless the discrete parts of mirrored actions are choices that there are: kernels index memory by them."""
+    for part, columns in _columns(space, actions):
+        match part:
+            case spaces.Discrete():
+                numbers: Any = part.n
+            case spaces.MultiDiscrete():
+                numbers = part.nvec
+            case spaces.MultiBinary():
+                numbers = 2
+            case _:
+                continue
+        if not np.all((columns >= 0) & (columns < numbers) & (columns == np.rint(columns))):
+            raise ArgumentValueError(
+                f"mirrored actions leave {part}: the function action gives {columns.min()} to {columns.max()}; "
+                "expected choices counted from 0"
+            )
 
 
 def _parts(observations: Any) -> dict[str, Array]:

@@ -79,6 +79,7 @@ def export_policy(
     pipeline = observation_pipeline(model, normalizer)
     interface = make_interface(model.policy, pipeline.space, stochastic, action_masks)
     graph = PolicyGraph(model.policy, interface, pipeline)
+    _check_finite(graph)
     program = trace(graph)
     described = {
         **_describe(model, graph, source),
@@ -95,6 +96,16 @@ def export_policy(
         with replacing(target) as stream:
             stream.write(data)
     return ExportReport(target, len(data), file.runtime, described, comparison)
+
+
+def _check_finite(graph: nn.Module) -> None:
+    """Of NaN the likeliest action is some action, so that comparing discrete ones would not show it."""
+    for name, tensor in graph.state_dict(keep_vars=True).items():
+        is_weight = isinstance(tensor, nn.Parameter)
+        if tensor.isnan().any() or (
+            is_weight and tensor.isinf().any()
+        ):  # bounds, which are no weights, may be infinite
+            raise ExportError(f"{name} holds NaN or infinity; a policy like that is not exported")
 
 
 def _describe(model: OnPolicyAlgorithm, graph: PolicyGraph, source: Path | None) -> dict[str, Any]:

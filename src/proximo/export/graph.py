@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -200,10 +201,21 @@ def _traced(graph: PolicyGraph) -> torch.export.ExportedProgram:
             return torch.export.export(graph, (graph.example(),), dynamic_shapes=(shapes,), strict=False)
     except Exception as error:
         raise ExportError(
-            f"{type(graph.policy).__name__} cannot be traced for batches of any size: {type(error).__name__}: {error}\n"
+            f"{type(graph.policy).__name__} cannot be traced for batches of any size: {first_words(error)}\n"
             "Networks of your own must not let Python decide by the values in a tensor, nor take its number of rows as "
             "len(x): write x.shape[0]"
         ) from error
+
+
+def first_words(error: BaseException) -> str:
+    """What PyTorch says of a failure, and where; its advice to those who develop PyTorch stays in the traceback."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error).strip()
+    place = re.search(r'The following call raised this error:\s+File "(.+)", line (\d+)', text)
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}" + (
+        f" ({place[1]}, line {place[2]})" if place else ""
+    )
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import torch
 
 from proximo.data import Array
 from proximo.errors import ExportError, MissingExtraError
+from proximo.export.graph import first_words
 from proximo.export.interface import Interface
 
 TALKATIVE = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")
@@ -61,7 +62,7 @@ class OnnxFile:
                 converted: Any = torch.onnx.export(program, **names, external_data=False, verbose=False)
         except Exception as error:
             raise ExportError(
-                f"PyTorch cannot write this network as ONNX: {type(error).__name__}: {error}\n"
+                f"PyTorch cannot write this network as ONNX: {first_words(error)}\n"
                 "A file that ends with .pt2 holds it as PyTorch's own program"
             ) from error
         model: onnx.ModelProto = converted.model_proto

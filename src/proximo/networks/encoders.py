@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -208,6 +208,25 @@ class ImpalaCNN(ImageCNN):
         self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU(inplace=True))
 
 
+def module_names(keys: Iterable[str]) -> dict[str, str]:
+    """For each key of a Dict observation the name of its module: the key itself, as in Stable-Baselines3.
+
+    PyTorch takes no name with a dot, and none that a container of modules has itself, such as "type" and "values";
+    what has such a key is called by its place.
+
+    >>> module_names(["speed", "camera.rgb", "type"])
+    {'speed': 'speed', 'camera.rgb': 'part_1', 'type': 'part_2'}
+    """
+    container, names, keys = nn.ModuleDict(), {}, list(keys)
+    for place, key in enumerate(keys):
+        names[key] = key
+        if "." in key or hasattr(container, key):
+            names[key] = f"part_{place}"
+            while names[key] in keys:
+                names[key] += "_"
+    return names
+
+
 class CombinedExtractor(BaseFeaturesExtractor):
     """For Dict observations: NatureCNN for each image, the flat vector for the rest, all side by side."""
 
@@ -234,10 +253,13 @@ class CombinedExtractor(BaseFeaturesExtractor):
                 extractors[key] = nn.Flatten()
                 width += get_flattened_obs_dim(space)
         super().__init__(observation_space, width)
-        self.extractors = nn.ModuleDict(extractors)
+        names = module_names(extractors)
+        self.extractors = nn.ModuleDict({names[key]: extractor for key, extractor in extractors.items()})
+        self._keys = {name: key for key, name in names.items()}
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
-        return torch.cat([extract(observations[key]) for key, extract in self.extractors.items()], dim=1)
+        parts = self.extractors.items()  # a subclass may have others
+        return torch.cat([extract(observations[self._keys.get(name, name)]) for name, extract in parts], dim=1)
 
 
 def create_mlp(

@@ -17,7 +17,14 @@ from torch.nn import functional
 
 from proximo.files.encoding import register_class
 from proximo.functional.spaces import Space, get_flattened_obs_dim, preprocess_obs
-from proximo.networks.encoders import BaseFeaturesExtractor, ImpalaCNN, dqn_convolutions, flat_size, residual_stages
+from proximo.networks.encoders import (
+    BaseFeaturesExtractor,
+    ImpalaCNN,
+    dqn_convolutions,
+    flat_size,
+    module_names,
+    residual_stages,
+)
 
 
 class BaseEncoder(BaseFeaturesExtractor):
@@ -212,11 +219,14 @@ class RaffinCombinedEncoder(BaseEncoder):
             else:
                 encoders[key] = nn.Flatten()
                 width += get_flattened_obs_dim(space)
-        self.encoders = nn.ModuleDict(encoders)
+        names = module_names(encoders)
+        self.encoders = nn.ModuleDict({names[key]: encoder for key, encoder in encoders.items()})
+        self._keys = {name: key for key, name in names.items()}
         self.linear = nn.Linear(width, feature_dim)
 
     def forward(self, obs: dict[str, Tensor]) -> Tensor:
-        return self.linear(torch.cat([encode(obs[key]) for key, encode in self.encoders.items()], dim=1))
+        parts = [encode(obs[self._keys[name]]) for name, encode in self.encoders.items()]
+        return self.linear(torch.cat(parts, dim=1))
 
 
 def usual_encoder(space: Space, feature_dim: int) -> BaseEncoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -67,9 +68,11 @@ def _vectorised(env: Any, monitor: bool, verbose: int) -> VecEnv:
         _say("wrapping the environment in a DummyVecEnv", verbose)
         return DummyVecEnv([partial(_monitored, env, monitor)])
     got = f"the class {env.__qualname__}; make an instance of it" if isinstance(env, type) else repr(env)
+    if inspect.isroutine(env):
+        got = f"{got}; a function that makes environments belongs into a list: as_vec_env([make])"
     raise NotAnEnvironmentError(
         "expected an environment id, a gymnasium.Env, a list of factories, a gymnasium VectorEnv, an EnvPool of "
-        f"env_type='gymnasium', or a VecEnv; got {got}"
+        f"env_type='gymnasium', a VecEnv, or a PettingZoo environment; got {got}"
     )
 
 

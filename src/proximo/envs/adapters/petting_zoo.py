@@ -125,7 +125,12 @@ class ParallelEnvAdapter(VecEnv):
         return copy_observation(self._buffers.observations)
 
     def _reset_copy(self, copy: int, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        observations, infos = self.environments[copy].reset(seed=seed, options=options or None)
+        env = self.environments[copy]
+        observations, infos = env.reset(seed=seed, options=options or None)
+        if not env.agents:  # nobody would ever act, and no row train
+            raise ValueError(
+                f"{env} has no agents after reset(); let reset() set agents to those who play from the start"
+            )
         for agent, row in self._rows(copy).items():
             self.reset_infos[row] = infos.get(agent, {})
             if agent in observations:
