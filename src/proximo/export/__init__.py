@@ -101,10 +101,8 @@ def export_policy(
 def _check_finite(graph: nn.Module) -> None:
     """Of NaN the likeliest action is some action, so that comparing discrete ones would not show it."""
     for name, tensor in graph.state_dict(keep_vars=True).items():
-        is_weight = isinstance(tensor, nn.Parameter)
-        if tensor.isnan().any() or (
-            is_weight and tensor.isinf().any()
-        ):  # bounds, which are no weights, may be infinite
+        is_weight = isinstance(tensor, nn.Parameter)  # bounds are none, and may be infinite
+        if not tensor.isfinite().all() if is_weight else tensor.isnan().any():
             raise ExportError(f"{name} holds NaN or infinity; a policy like that is not exported")
 
 
