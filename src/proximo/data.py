@@ -29,12 +29,34 @@ def observation_rows(observation: Observation, index: Any) -> Observation:
     return observation[index]
 
 
+def map_observation(function: Callable[..., Any], observation: Any, *others: Any) -> Any:
+    """``function`` of a plain array, or of each array in a dictionary; ``others`` have the same keys.
+
+    >>> map_observation(np.ndim, {"camera": np.zeros((2, 8, 8)), "speed": np.zeros(2)})
+    {'camera': 3, 'speed': 1}
+    """
+    if isinstance(observation, dict):
+        return {key: function(part, *(other[key] for other in others)) for key, part in observation.items()}
+    return function(observation, *others)
+
+
+def observation_parts(observation: Any) -> list[Any]:
+    """The arrays of an observation: one, or those of a dictionary."""
+    return list(observation.values()) if isinstance(observation, dict) else [observation]
+
+
+def write_observation(memory: Observation, index: Any, observation: Observation) -> None:
+    """``memory[index] = observation``, for a plain array and for a dictionary of arrays alike."""
+    if isinstance(memory, dict):
+        for key, rows in memory.items():
+            rows[index] = observation[key]
+    else:
+        memory[index] = observation
+
+
 def join_observations(observations: Sequence[Observation]) -> Observation:
     """Batches [batch, …] of observations, one after the other."""
-    first = observations[0]
-    if isinstance(first, dict):
-        return {key: np.concatenate([part[key] for part in observations]) for key in first}
-    return np.concatenate(observations)  # type: ignore[arg-type]
+    return map_observation(lambda *parts: np.concatenate(parts), *observations)
 
 
 @dataclass(frozen=True)

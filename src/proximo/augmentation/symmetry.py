@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from proximo.augmentation.base import BaseAugmentation
-from proximo.data import Array, Observation, Rollout
+from proximo.data import Array, Observation, Rollout, map_observation
 from proximo.errors import ArgumentValueError
 from proximo.functional.actions import leaves, stored_action_dtype
 from proximo.functional.spaces import Space, counted_from_zero, get_action_dim
@@ -141,10 +141,7 @@ def _rearranged(rows: Array, signs: Sequence[float] | None, order: Sequence[int]
 
 
 def _samples(space: Space) -> Observation:
-    rows = [space.sample() for _ in range(SAMPLES)]
-    if isinstance(space, spaces.Dict):
-        return {key: np.stack([row[key] for row in rows]) for key in space.spaces}
-    return np.stack([np.asarray(row) for row in rows])
+    return map_observation(lambda *rows: np.stack(rows), *(space.sample() for _ in range(SAMPLES)))
 
 
 def _sampled_actions(space: Space) -> Array:
@@ -225,9 +222,7 @@ def mirror_rollout(mirror: Mirror, rollout: Rollout, into: Rollout, action_space
 
 
 def _flat(observations: Observation, rows: int) -> Observation:
-    if isinstance(observations, dict):
-        return {key: part.reshape(rows, *part.shape[2:]) for key, part in observations.items()}
-    return observations.reshape(rows, *observations.shape[2:])
+    return map_observation(lambda part: part.reshape(rows, *part.shape[2:]), observations)
 
 
 def paired_orders(orders: NDArray[np.int64], environments: int) -> NDArray[np.int64]:

@@ -15,7 +15,16 @@ from proximo.backends.gradient_step import GradientStep, Reduce
 from proximo.backends.noise import draw_noise, draw_normals
 from proximo.backends.transfers import to_device, to_host
 from proximo.config import UpdateSettings
-from proximo.data import Array, Minibatch, Observation, RNNStates, Rollout, Share, TensorObservation
+from proximo.data import (
+    Array,
+    Minibatch,
+    Observation,
+    RNNStates,
+    Rollout,
+    Share,
+    TensorObservation,
+    observation_parts,
+)
 from proximo.functional.losses import TERMS, LossTerms, value_columns
 from proximo.functional.statistics import check_finite_row
 from proximo.networks.actor_critic import ActorCriticPolicy
@@ -135,7 +144,7 @@ class TorchBackend:
         self, observations: Observation, *others: Array | None
     ) -> tuple[TensorObservation, Tensor | None, Tensor | None]:
         """Observations, episode starts and masks on the policy's device, sent together."""
-        parts = list(observations.values()) if isinstance(observations, dict) else [observations]
+        parts = observation_parts(observations)
         given = [other for other in others if other is not None]
         sent = to_device([*parts, *given], self.policy.device)
         rest = iter(sent[len(parts) :])
@@ -165,7 +174,7 @@ class TorchBackend:
         """V for [batch, …] observations: [batch] float32; [batch, 2] for a policy with a second value."""
         starts = None
         if self.states is not None:
-            rows = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
+            rows = len(observation_parts(observations)[0])
             starts = (np.zeros(rows) if episode_starts is None else episode_starts).astype(np.float32)
         tensors, starts_there, _ = self._inputs(observations, starts, None)
         with self._autocast():

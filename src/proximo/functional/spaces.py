@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch.nn import functional
 
-from proximo.data import Array, Observation, TensorObservation
+from proximo.data import Array, Observation, TensorObservation, map_observation
 from proximo.errors import ArgumentTypeError, ArgumentValueError, MissingKeyError, UnsupportedSpaceError
 
 Space: TypeAlias = spaces.Space[Any]
@@ -294,11 +294,9 @@ def preprocess_obs(
 
 def obs_as_tensor(obs: Observation, device: torch.device | str) -> TensorObservation:
     """An observation array, or a dictionary of them, as tensors on a device."""
-    if isinstance(obs, dict):
-        return {key: torch.as_tensor(value, device=device) for key, value in obs.items()}
     if isinstance(obs, list | tuple):
         raise TypeError(f"expected an array of observations or a dictionary of them, got a {type(obs).__name__}")
-    return torch.as_tensor(obs, device=device)
+    return map_observation(partial(torch.as_tensor, device=device), obs)
 
 
 def batch_observation(observation: Observation, space: Space, name: str = "observation") -> tuple[Observation, bool]:

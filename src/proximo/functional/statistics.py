@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from proximo.data import Array, Observation
+from proximo.data import Array, Observation, observation_parts
 from proximo.errors import NonFiniteError
 
 
@@ -112,7 +112,7 @@ def first_non_finite(values: Observation) -> tuple[int, ...] | None:
     >>> first_non_finite(np.array([[0.0, 1.0], [np.nan, 2.0]]))
     (1, 0)
     """
-    for part in values.values() if isinstance(values, dict) else (values,):
+    for part in observation_parts(values):
         if np.issubdtype(part.dtype, np.floating) and not np.isfinite(part).all():
             return tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(part)))
     return None

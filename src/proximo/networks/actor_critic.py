@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from proximo.config import describe_constructor
-from proximo.data import Array, Observation, Schedule, TensorObservation
+from proximo.data import Array, Observation, Schedule, TensorObservation, observation_parts
 from proximo.errors import ArgumentValueError, ModelFileError
 from proximo.files.archive import read_archive, write_archive
 from proximo.files.budgets import Budgets
@@ -207,7 +207,7 @@ class BasePolicy(nn.Module, ABC):
         return (bounded if vectorized else first_action(bounded)), state
 
     def _mask_tensor(self, action_masks: Array, observations: TensorObservation) -> Tensor:
-        rows = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
+        rows = len(observation_parts(observations)[0])
         return torch.as_tensor(check_masks(action_masks, self.action_space, rows), device=self.device)
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proximo.data import Array, Observation, RNNStates, Schedule, State, TensorObservation
+from proximo.data import Array, Observation, RNNStates, Schedule, State, TensorObservation, observation_parts
 from proximo.errors import ArgumentValueError, NonFiniteError
 from proximo.files.encoding import register_class
 from proximo.functional.actions import first_action
@@ -319,7 +319,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         """Actions, and the memory to give back with the next observations; None starts with none."""
         self.set_training_mode(False)
         tensors, vectorized = self.obs_to_tensor(observation)
-        rows = len(next(iter(tensors.values())) if isinstance(tensors, dict) else tensors)
+        rows = len(observation_parts(tensors)[0])
         memory = self._given_state(state, rows)
         starts = np.asarray(False if episode_start is None else episode_start, np.float32).reshape(-1)
         if len(starts) not in (1, rows):

@@ -19,6 +19,7 @@ from proximo.data import (
     Share,
     StepArrays,
     join_observations,
+    map_observation,
     observation_rows,
 )
 from proximo.envs.vector.normalize import normalizers
@@ -354,9 +355,7 @@ class Collector:
     @staticmethod
     def _one_observation(observation: Observation, buffer: RolloutBuffer) -> Observation:
         shapes = get_obs_shape(buffer.observation_space)
-        if isinstance(observation, dict):
-            return {key: np.reshape(observation[key], (1, *shape)) for key, shape in shapes.items()}  # type: ignore[union-attr]
-        return np.reshape(observation, (1, *shapes))
+        return map_observation(lambda shape, part: np.reshape(part, (1, *shape)), shapes, observation)
 
     def _value_last_observations(self, backend: Actor, buffer: RolloutBuffer, share: Share | None = None) -> None:
         """V of what the environments show after the last step; what is not finite there is blanked or refused."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from proximo.data import Array, Info, Observation, RNNStates, Rollout, Share
+from proximo.data import Array, Info, Observation, RNNStates, Rollout, Share, map_observation, observation_parts
 from proximo.distributed import Group
 from proximo.errors import DistributedError
 
@@ -83,7 +84,8 @@ class RolloutExchange:
         """Bring the rows of all processes into ``whole``, by their environments."""
         names = ("actions", "rewards", "values", "log_probs", "episode_starts", "terminated", "truncated")
         pairs = [(getattr(own, name), getattr(whole, name), 1) for name in (*names, "bootstrap_values")]
-        pairs += [(part, target, 1) for part, target in _parts(own.observations, whole.observations)]
+        parts = zip(observation_parts(own.observations), observation_parts(whole.observations), strict=True)
+        pairs += [(part, target, 1) for part, target in parts]
         pairs.append((own.last_values, whole.last_values, 0))
         if own.own_stream is not None and whole.own_stream is not None:
             pairs.append((own.own_stream.values, whole.own_stream.values, 1))
@@ -114,11 +116,9 @@ class RolloutExchange:
 
     def gather_rows(self, own: Observation) -> Observation:
         """All processes' [env, …] rows."""
-        if isinstance(own, dict):
-            whole: Observation = {key: self._of_all(part, 0) for key, part in own.items()}
-        else:
-            whole = self._of_all(own, 0)
-        self._gather([(part, target, 0) for part, target in _parts(own, whole)])
+        whole: Observation = map_observation(partial(self._of_all, axis=0), own)
+        parts = zip(observation_parts(own), observation_parts(whole), strict=True)
+        self._gather([(part, target, 0) for part, target in parts])
         return whole
 
     def gather_columns(self, own: Array) -> Array:
@@ -132,9 +132,3 @@ class RolloutExchange:
 
     def _gather(self, pairs: Sequence[tuple[Array, Array, int]]) -> None:
         self.group.gather_rows(pairs, self.shares, WHAT)
-
-
-def _parts(own: Observation, whole: Observation) -> list[tuple[Array, Array]]:
-    if isinstance(own, dict):
-        return [(part, whole[key]) for key, part in own.items()]
-    return [(own, whole)]  # type: ignore[list-item]

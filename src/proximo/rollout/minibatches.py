@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from proximo.data import Array, Minibatch, Observation, Rollout, TensorObservation
+from proximo.data import Array, Minibatch, Observation, Rollout, TensorObservation, map_observation
 
 
 def _flat(array: Array, device: torch.device) -> torch.Tensor:
@@ -19,9 +19,7 @@ def _flat(array: Array, device: torch.device) -> torch.Tensor:
 
 def flat_observations(observations: Observation, device: torch.device) -> TensorObservation:
     """[time, env, …] observations as tensors [time · env, …] on the device."""
-    if isinstance(observations, dict):
-        return {key: _flat(value, device) for key, value in observations.items()}
-    return _flat(observations, device)
+    return map_observation(partial(_flat, device=device), observations)
 
 
 def on_device(rollout: Rollout, device: torch.device) -> Minibatch:
@@ -48,9 +46,7 @@ def _rows(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 
 def take_observations(observations: TensorObservation, indices: torch.Tensor) -> TensorObservation:
     """Rows of observations, in the memory layout that they have."""
-    if isinstance(observations, dict):
-        return {key: _rows(part, indices) for key, part in observations.items()}
-    return _rows(observations, indices)
+    return map_observation(partial(_rows, indices=indices), observations)
 
 
 def take(batch: Minibatch, indices: torch.Tensor) -> Minibatch:

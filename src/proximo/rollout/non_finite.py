@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from proximo.data import Array, Observation, Rollout
+from proximo.data import Array, Observation, Rollout, observation_parts
 from proximo.errors import NonFiniteError
 
 
@@ -21,8 +21,7 @@ class BrokenSteps:
 
         Whole numbers stay: they are never broken, and zero may be none of those that a discrete space holds.
         """
-        parts = list(observations.values()) if isinstance(observations, dict) else [observations]
-        parts = [part for part in parts if np.issubdtype(part.dtype, np.floating)]
+        parts = _floats(observations)
         for part in parts:
             self.observations[step] |= ~np.isfinite(part.reshape(len(part), -1)).all(axis=1)
         if self.observations[step].any():
@@ -38,8 +37,7 @@ class BrokenSteps:
 
         Zeros are shown in their place in ``next_observations`` [time, env, …].
         """
-        parts = list(next_observations.values()) if isinstance(next_observations, dict) else [next_observations]
-        parts = [part for part in parts if np.issubdtype(part.dtype, np.floating)]
+        parts = _floats(next_observations)
         broken = self._touched(rollout.terminated | rollout.truncated)
         for part in parts:
             broken |= ~np.isfinite(part.reshape(*broken.shape, -1)).all(axis=2)
@@ -75,3 +73,7 @@ class BrokenSteps:
             f"in environment {environment} at step {step}; these steps were left out of training",
             stacklevel=2,
         )
+
+
+def _floats(observations: Observation) -> list[Array]:
+    return [part for part in observation_parts(observations) if np.issubdtype(part.dtype, np.floating)]

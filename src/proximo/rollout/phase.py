@@ -10,7 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from proximo.data import Array, Observation, Rollout, Share, TensorObservation, observation_rows
+from proximo.data import (
+    Array,
+    Observation,
+    Rollout,
+    Share,
+    TensorObservation,
+    map_observation,
+    observation_parts,
+    write_observation,
+)
 from proximo.errors import NotEnoughMemoryError
 from proximo.functional.spaces import Space
 from proximo.rollout.available_memory import available_memory
@@ -74,13 +83,13 @@ class PhaseBuffer:
     @property
     def numbers_per_observation(self) -> int:
         one = allocate_observations(self.observation_space, (1, 1))
-        return sum(part.size for part in one.values()) if isinstance(one, dict) else one.size
+        return sum(part.size for part in observation_parts(one))
 
     @property
     def bytes(self) -> int:
         """Memory of the whole buffer."""
         one = allocate_observations(self.observation_space, (1, 1))
-        observation = sum(part.nbytes for part in one.values()) if isinstance(one, dict) else one.nbytes
+        observation = sum(part.nbytes for part in observation_parts(one))
         return self.own_samples * (observation + self.mask_width + np.dtype(np.float32).itemsize + 1)
 
     def allocate(self) -> None:
@@ -115,8 +124,7 @@ class PhaseBuffer:
             )
         self.allocate()
         place = slice(self.stored * self.steps, (self.stored + 1) * self.steps)
-        for memory, source in _pairs(observation_rows(self.observations, place), rollout.observations):
-            memory[:] = source
+        write_observation(self.observations, place, rollout.observations)
         self.returns[place] = rollout.returns
         self.valid[place] = True if rollout.valid is None else rollout.valid
         self._add_masks(rollout.action_masks, place)
@@ -175,7 +183,7 @@ class PhaseBuffer:
         for piece in torch.from_numpy(rows).split(size):
             yield PhaseBatch(
                 piece.to(device),
-                _to(take_observations(observations, piece), device),
+                map_observation(lambda part: part.to(device), take_observations(observations, piece)),
                 returns[piece].to(device),
                 None if masks is None else masks[piece].to(device),
             )
@@ -220,18 +228,6 @@ class PhaseBuffer:
 
 LARGEST_CHUNK = 2048  # rows: activations of larger ones leave the cache
 NUMBERS_PER_CHUNK = 2**23  # of observations: a convolutional network's activations are some hundred times as many bytes
-
-
-def _to(observations: TensorObservation, device: torch.device) -> TensorObservation:
-    if isinstance(observations, dict):
-        return {key: part.to(device) for key, part in observations.items()}
-    return observations.to(device)
-
-
-def _pairs(memory: Observation, source: Observation) -> list[tuple[Array, Array]]:
-    if isinstance(memory, dict):
-        return [(part, source[key]) for key, part in memory.items()]
-    return [(memory, source)]  # type: ignore[list-item]
 
 
 def in_gigabytes(count: int) -> str:

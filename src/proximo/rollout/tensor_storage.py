@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from proximo.data import Array, Minibatch, Observation, TensorObservation, observation_rows
+from proximo.data import Array, Minibatch, Observation, TensorObservation, observation_rows, write_observation
 from proximo.functional.losses import normalize
 from proximo.functional.spaces import Space, describe_action_space, get_obs_shape, obs_as_tensor
 from proximo.networks.actor_critic import get_device
@@ -241,11 +241,7 @@ class VanillaRolloutStorage(BaseStorage):
 
     def store_next_observations(self, observations: Observation) -> None:
         """What followed the latest step: [env, …]."""
-        if isinstance(self._observations, dict):
-            for key, memory in self._observations.items():
-                memory[self.step] = observations[key]
-        else:
-            self._observations[self.step] = observations
+        write_observation(self._observations, self.step, observations)
 
     def compute_returns_and_advantages(self, last_values: Tensor) -> None:
         """GAE; afterwards the advantages get zero mean and unit deviation over the whole rollout."""
@@ -261,8 +257,7 @@ class VanillaRolloutStorage(BaseStorage):
 
     def update(self) -> None:
         """The next rollout begins where this one ended; the collector knows where episodes start."""
-        for memory in self._observations.values() if isinstance(self._observations, dict) else [self._observations]:
-            memory[0] = memory[-1]
+        write_observation(self._observations, 0, observation_rows(self._observations, -1))
 
     def sample(self) -> Iterator[RolloutBatch]:
         """One epoch of minibatches in random order (NumPy's global generator); the last may be shorter."""

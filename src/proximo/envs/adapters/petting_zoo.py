@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from proximo.data import Array, Info, Observation, StepArrays
+from proximo.data import Array, Info, Observation, StepArrays, observation_rows, write_observation
 from proximo.envs.state.capture import no_state
 from proximo.envs.vector.dummy import StepBuffers
 from proximo.envs.vector.vec_env import AUTORESET_KEY, VecEnv, VecEnvIndices, VecEnvStepReturn, copy_observation
@@ -185,8 +185,7 @@ class ParallelEnvAdapter(VecEnv):
         """What an agent saw last: some environments show the dead nothing more."""
         if agent in observations:
             self._show(row, self._flat(split_mask(observations[agent], {})[0]))
-        shown = self._buffers.observations
-        return {key: part[row].copy() for key, part in shown.items()} if isinstance(shown, dict) else shown[row].copy()
+        return copy_observation(observation_rows(self._buffers.observations, row))
 
     def _see(self, row: int, observation: Any, info: Info) -> None:
         shown, mask = split_mask(observation, info)
@@ -197,12 +196,7 @@ class ParallelEnvAdapter(VecEnv):
             self._masks[row] = np.asarray(mask, bool).reshape(-1)
 
     def _show(self, row: int, observation: Any) -> None:
-        shown = self._buffers.observations
-        if isinstance(shown, dict):
-            for key, part in shown.items():
-                part[row] = observation[key]
-        else:
-            shown[row] = observation
+        write_observation(self._buffers.observations, row, observation)
 
     def action_masks(self) -> Array:
         if self._masks is None:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from proximo.data import Array, Info, Observation, StepArrays, TensorObservation
 from proximo.envs.adapters.as_vec_env import as_vec_env
 from proximo.envs.vector.vec_env import AUTORESET_KEY, VecEnv, copy_observation
+from proximo.functional.spaces import obs_as_tensor
 
 
 class TorchVecEnv:
@@ -80,10 +81,8 @@ class TorchVecEnv:
         return self
 
     def _tensors(self, observations: Observation) -> TensorObservation:
-        observations = copy_observation(observations)  # the environment may write its next step over them
-        if isinstance(observations, dict):
-            return {key: torch.as_tensor(value, device=self.device) for key, value in observations.items()}
-        return torch.as_tensor(observations, device=self.device)
+        # a copy: the environment may write its next step over them
+        return obs_as_tensor(copy_observation(observations), self.device)
 
     def _floats(self, values: Array) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.float32, device=self.device)

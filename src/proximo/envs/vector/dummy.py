@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from proximo.data import Array, Info, Observation, StepArrays, observation_rows
+from proximo.data import Array, Info, Observation, StepArrays, observation_rows, write_observation
 from proximo.envs.adapters.bullet import remember_bullet_functions
 from proximo.envs.state.capture import get_environment_state, has_environment_state, set_environment_state
 from proximo.envs.state.plain import join_rows, take_rows
@@ -61,11 +61,7 @@ class StepBuffers:
 
     def load_observations(self, observations: Observation) -> None:
         """Write saved observations into the arrays."""
-        if isinstance(self.observations, dict):
-            for key, rows in self.observations.items():
-                rows[:] = observations[key]
-        else:
-            self.observations[:] = observations
+        write_observation(self.observations, ..., observations)
 
 
 def _space_shape(space: Space) -> tuple[int, ...]:
@@ -221,13 +217,7 @@ class DummyVecEnv(BufferedVecEnv):
         return first
 
     def _write(self, index: int, observation: Any) -> None:
-        observations = self._buffers.observations
-        if isinstance(observations, dict):
-            observation = self._flat(observation)
-            for key, rows in observations.items():
-                rows[index] = observation[key]
-        else:
-            observations[index] = observation
+        write_observation(self._buffers.observations, index, self._flat(observation))
 
     def _clear_ends(self) -> None:
         self._final_observations = {}
