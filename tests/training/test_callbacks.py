@@ -408,6 +408,16 @@ def test_wrappers_that_do_not_change_observations_do_not_warn():
         make_model(env=wrapped(), environments=1).learn(8, callback=callback)
 
 
+@pytest.mark.parametrize("place", ["callback_on_new_best", "callback_after_eval"])
+def test_children_may_be_of_the_real_class(place):
+    """They have neither ``close`` nor ``between_iterations``, which the end of a training asks of the library's own."""
+    child = sb3.StopTrainingOnRewardThreshold(1.0)
+    callback = eval_callback(**{place: child}, eval_freq=4, n_eval_episodes=1, verbose=0)
+    model = make_model().learn(64, callback=callback)
+    assert callback.best_mean_reward >= 1.0
+    assert model.num_timesteps == 8  # of two environments: the first evaluation ended it
+
+
 def test_children_of_the_evaluation_get_everything_of_the_loop():
     """Also the child on a new best, which Stable-Baselines3 leaves without the loop's variables."""
 

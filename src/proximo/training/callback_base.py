@@ -141,6 +141,8 @@ class BaseCallback:
 
     def close(self) -> None:
         """Called once the training is over, also when an exception ended it: free what the callback holds."""
+        for callback in _own(self._children()):
+            callback.close()
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
         """Take over the training loop's current variables, and hand them to the callbacks that this one holds."""
@@ -149,6 +151,8 @@ class BaseCallback:
 
     def update_child_locals(self, locals_: dict[str, Any]) -> None:
         """Hand the loop's variables on to the callbacks that this one calls."""
+        for callback in self._children():
+            callback.update_locals(locals_)
 
     # ------------------------------------------------------------------ what a subclass overrides
 
@@ -156,7 +160,8 @@ class BaseCallback:
         pass
 
     def _on_training_start(self) -> None:
-        pass
+        for callback in self._children():
+            callback.on_training_start(self.locals, self.globals)
 
     def _on_rollout_start(self) -> None:
         pass
@@ -168,7 +173,10 @@ class BaseCallback:
         pass
 
     def _between_iterations(self) -> bool:
-        return True
+        proceed = True
+        for callback in _own(self._children()):  # all of them, even after one has ended the training
+            proceed = callback.between_iterations() and proceed
+        return proceed
 
     def _children(self) -> Sequence[Any]:
         """The callbacks that this one calls."""
@@ -202,23 +210,8 @@ class EventCallback(BaseCallback):
         for child in self._children():
             child.init_callback(model)
 
-    def _on_training_start(self) -> None:
-        for child in self._children():
-            child.on_training_start(self.locals, self.globals)
-
-    def _between_iterations(self) -> bool:
-        return _all_proceed(self._children())
-
-    def close(self) -> None:
-        for child in self._children():
-            child.close()
-
     def _on_event(self) -> bool:
         return True if self.callback is None else self.callback.on_step()
-
-    def update_child_locals(self, locals_: dict[str, Any]) -> None:
-        for child in self._children():
-            child.update_locals(locals_)
 
 
 class CallbackList(BaseCallback):
@@ -247,10 +240,6 @@ class CallbackList(BaseCallback):
             callback.init_callback(self.model)
             callback.parent = self.parent  # the members answer to whoever triggers the list
 
-    def _on_training_start(self) -> None:
-        for callback in self.callbacks:
-            callback.on_training_start(self.locals, self.globals)
-
     def _on_rollout_start(self) -> None:
         for callback in self.callbacks:
             callback.on_rollout_start()
@@ -265,20 +254,9 @@ class CallbackList(BaseCallback):
         for callback in self.callbacks:
             callback.on_rollout_end()
 
-    def _between_iterations(self) -> bool:
-        return _all_proceed(self.callbacks)
-
     def _on_training_end(self) -> None:
         for callback in self.callbacks:
             callback.on_training_end()
-
-    def close(self) -> None:
-        for callback in _own(self.callbacks):
-            callback.close()
-
-    def update_child_locals(self, locals_: dict[str, Any]) -> None:
-        for callback in self.callbacks:
-            callback.update_locals(locals_)
 
 
 class ConvertCallback(BaseCallback):
@@ -330,14 +308,6 @@ def _all_of(callback: BaseCallback) -> Iterator[BaseCallback]:
         yield callback
     for child in _own(callback._children()):
         yield from _all_of(child)
-
-
-def _all_proceed(callbacks: Sequence[Any]) -> bool:
-    """Tell all callbacks that an iteration is over, even after one has ended the training."""
-    proceed = True
-    for callback in _own(callbacks):
-        proceed = callback.between_iterations() and proceed
-    return proceed
 
 
 def _own(callbacks: Sequence[Any]) -> list[BaseCallback]:
