@@ -7,12 +7,12 @@ from typing import Any
 
 from gymnasium import spaces
 
-from proximo.data import Observation, StepArrays
-from proximo.envs.vector.vec_env import StepTransform, VecEnv, map_final_observations
+from proximo.data import Observation
+from proximo.envs.vector.vec_env import ObservationTransform, VecEnv
 from proximo.functional.spaces import NestedObservation
 
 
-class FlatTuple(StepTransform):
+class FlatTuple(ObservationTransform):
     """Observations of a ``Tuple`` space as a dictionary with the keys ``"0"``, ``"1"``, …
 
     Vector environments show tuples, as Stable-Baselines3's do; training steps this view of them. It keeps nothing: its
@@ -26,15 +26,8 @@ class FlatTuple(StepTransform):
         self._nesting = NestedObservation(venv.observation_space)
         super().__init__(venv, self._nesting.space)
 
-    def reset(self) -> Observation:
-        return self._nesting.flatten(self.venv.reset())
-
-    def transform(self, step: StepArrays) -> StepArrays:
-        finals = map_final_observations(step, self._nesting.flatten)
-        return step._replace(observations=self._nesting.flatten(step.observations), final_observations=finals)
-
-    def own_state(self) -> dict[str, Any]:
-        return {}
+    def show(self, observations: Any) -> Observation:
+        return self._nesting.flatten(observations)
 
     def get_state(self, inner: bool = True) -> dict[str, Any]:
         return self.venv.get_state(inner)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gymnasium import spaces
 
-from proximo.data import Array, Observation, StepArrays
-from proximo.envs.vector.vec_env import StepTransform, VecEnv, map_final_observations
+from proximo.data import Array, Observation
+from proximo.envs.vector.vec_env import ObservationTransform, VecEnv
 from proximo.errors import ArgumentValueError
 from proximo.functional.spaces import (
     Space,
@@ -20,7 +18,7 @@ from proximo.other_libraries import stands_for
 
 
 @stands_for("stable_baselines3.common.vec_env.vec_transpose", "VecTransposeImage")
-class VecTransposeImage(StepTransform):
+class VecTransposeImage(ObservationTransform):
     """Show channels-last images, alone or in a ``Dict``, channels-first, as PyTorch's convolutions want them.
 
     ``skip=True`` leaves everything as it is: a way to keep the automatic wrapping off.
@@ -69,19 +67,8 @@ class VecTransposeImage(StepTransform):
             }
         return transpose_image(observations)
 
-    def reset(self) -> Observation:
-        return self.transpose_observations(self.venv.reset())
-
-    def transform(self, step: StepArrays) -> StepArrays:
-        return step._replace(
-            observations=self.transpose_observations(step.observations),
-            final_observations=map_final_observations(step, self.transpose_observations),
-        )
-
-    rows_in_state = ()
-
-    def own_state(self) -> dict[str, Any]:
-        return {}
+    def show(self, observations: Observation) -> Observation:
+        return self.transpose_observations(observations)
 
 
 def needs_transpose(space: Space) -> bool:

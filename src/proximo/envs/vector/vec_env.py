@@ -546,6 +546,26 @@ class StepTransform(VecEnvWrapper):
         return step.observations, step.rewards, dones, list(infos)
 
 
+class ObservationTransform(StepTransform):
+    """A wrapper that shows observations through one function, and keeps nothing from one step to the next."""
+
+    rows_in_state = ()
+
+    @abstractmethod
+    def show(self, observations: Any) -> Any:
+        """Observations, a batch or those of one environment, as this wrapper shows them."""
+
+    def reset(self) -> VecEnvObs:
+        return self.show(self.venv.reset())
+
+    def transform(self, step: StepArrays) -> StepArrays:
+        finals = map_final_observations(step, self.show)
+        return step._replace(observations=self.show(step.observations), final_observations=finals)
+
+    def own_state(self) -> dict[str, Any]:
+        return {}
+
+
 class CloudpickleWrapper:
     """Carry any Python object, lambdas and closures too, through ``pickle``."""
 

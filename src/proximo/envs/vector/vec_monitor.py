@@ -28,7 +28,7 @@ class EpisodeTotals:
         self.lengths = np.zeros(num_envs, np.int64)
 
     def clear(self) -> None:
-        """Begin again, in all environments or in some."""
+        """Begin again in all environments."""
         self.returns[:] = 0.0
         self.lengths[:] = 0
 
