@@ -69,7 +69,6 @@ OWN_CODE = {
         "get_system_info",
         "polyak_update",
         "safe_mean",
-        "update_learning_rate",
         "zip_strict",
     },
     "stable_baselines3.common.vec_env.util": {"dict_to_obs", "obs_space_info"},

@@ -16,6 +16,7 @@ from proximo.data import Array, Metrics, Schedule
 from proximo.exploration import IntrinsicReward
 from proximo.functional.return_moments import ReturnMoments
 from proximo.functional.schedules import FloatSchedule, KLAdaptiveRate
+from proximo.networks.optimizers import update_learning_rate
 from proximo.rollout.sharding import moments
 from proximo.rollout.storage import RolloutBuffer, estimate_advantages, put_into_units
 
@@ -66,8 +67,7 @@ class ScaleSide:
         rate = self.lr_schedule(self._current_progress_remaining)
         self.logger.record("train/learning_rate", rate)  # type: ignore[attr-defined]
         for optimizer in [optimizers] if isinstance(optimizers, torch.optim.Optimizer) else optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+            update_learning_rate(optimizer, rate)
 
     # -- units of the value
 

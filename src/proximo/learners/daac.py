@@ -24,6 +24,7 @@ from proximo.learners.ppg import normalized
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.decoupled import DecoupledPolicy
 from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
+from proximo.networks.optimizers import update_learning_rate
 from proximo.rollout.storage import RolloutBuffer
 
 Terms = dict[str, Tensor]  # "loss" is descended, the others are reported
@@ -56,8 +57,7 @@ class DAACLearner(PPOLearner):
         """Train on one rollout with its advantages; ``decoupled`` is the configuration with its schedules evaluated."""
         policy = self.policy
         policy.set_training_mode(True)
-        for group in policy.optimizer.param_groups:
-            group["lr"] = settings.learning_rate
+        update_learning_rate(policy.optimizer, settings.learning_rate)
         if settings.normalize_advantage:
             buffer.advantages = normalized(buffer.advantages, buffer.rollout.valid)
         metrics = self._epochs(

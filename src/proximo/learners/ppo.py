@@ -35,6 +35,7 @@ from proximo.functional.losses import (
 from proximo.learners.metrics import common_metrics
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions.divergence import parameter_rows
+from proximo.networks.optimizers import update_learning_rate
 from proximo.rollout.minibatches import keep_valid
 from proximo.rollout.storage import RolloutBuffer, is_stock
 
@@ -74,8 +75,7 @@ class PPOLearner:
     def update(self, buffer: RolloutBuffer, settings: UpdateSettings) -> Metrics:
         """Train on one rollout with its advantages; stops early where ``target_kl`` says so."""
         self.policy.set_training_mode(True)
-        for group in self.policy.optimizer.param_groups:
-            group["lr"] = settings.learning_rate
+        update_learning_rate(self.policy.optimizer, settings.learning_rate)
         orders = self.orders(buffer, settings.n_epochs)
         trained, changed = buffer, settings
         if isinstance(self.augmentation, Mirror):

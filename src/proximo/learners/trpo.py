@@ -35,6 +35,7 @@ from proximo.learners.trust_region import (
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions import Distribution, kl_divergence
 from proximo.networks.distributions.base import frozen
+from proximo.networks.optimizers import update_learning_rate
 from proximo.rollout.minibatches import take
 from proximo.rollout.sharding import Reduce, Weighted, weighted_epochs
 from proximo.rollout.storage import RolloutBuffer, is_stock
@@ -175,8 +176,7 @@ class TRPOLearner:
         self, buffer: RolloutBuffer, settings: TRPOConfig, critic: Sequence[nn.Parameter], skip_non_finite: bool
     ) -> float:
         """Least squares to the returns; the mean of the losses of the minibatches that were applied."""
-        for group in self.policy.optimizer.param_groups:
-            group["lr"] = settings.learning_rate
+        update_learning_rate(self.policy.optimizer, settings.learning_rate)  # type: ignore[arg-type] # evaluated
         step = self.runtime.gradient_step()
         losses = [
             self._fit_minibatch(step, batch, weight, critic, skip_non_finite)

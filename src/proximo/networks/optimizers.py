@@ -97,6 +97,12 @@ class RMSpropTFLike(torch.optim.Optimizer):
         return [self.state[parameter][name] for parameter in parameters]
 
 
+def update_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Give every group of an optimiser's parameters this learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+
+
 def all_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """Under every name, also of those that are used in several places."""
     return dict(module.named_parameters(remove_duplicate=False))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from proximo.functional.schedules import LinearSchedule
+from proximo.networks.optimizers import update_learning_rate
 from proximo.rllte.paths import absent
 
 
@@ -50,9 +51,7 @@ def get_episode_statistics(infos: Mapping[str, Any]) -> tuple[list[float], list[
 
 def linear_lr_scheduler(optimizer: torch.optim.Optimizer, steps: int, total_num_steps: int, initial_lr: float) -> None:
     """Lower the learning rate linearly to 0."""
-    rate = LinearSchedule(initial_lr, 0.0, 1.0)(1.0 - steps / total_num_steps)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+    update_learning_rate(optimizer, LinearSchedule(initial_lr, 0.0, 1.0)(1.0 - steps / total_num_steps))
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,7 @@ from proximo.functional.spaces import is_vectorized_observation as is_vectorized
 from proximo.functional.spaces import obs_as_tensor as obs_as_tensor
 from proximo.functional.statistics import explained_variance as explained_variance
 from proximo.networks.actor_critic import get_device as get_device
+from proximo.networks.optimizers import update_learning_rate as update_learning_rate
 from proximo.other_libraries import names_from
 from proximo.sb3.common.type_aliases import GymEnv as GymEnv
 from proximo.sb3.common.type_aliases import Schedule as Schedule
@@ -71,12 +72,6 @@ def safe_mean(arr: Sequence[float] | Array) -> float:
 def zip_strict(*iterables: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     """``zip`` that refuses iterables of different lengths."""
     return zip(*iterables, strict=True)
-
-
-def update_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Give every group of an optimiser's parameters this learning rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
 
 
 def get_parameters_by_name(model: torch.nn.Module, included_names: Iterable[str]) -> list[torch.Tensor]:
