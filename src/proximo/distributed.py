@@ -290,6 +290,11 @@ class Group:
         starts = np.cumsum([0, *counts])
         return [Share(int(start), count, int(starts[-1])) for start, count in zip(starts, counts, strict=False)]
 
+    def own_part(self, total: int) -> int:
+        """How many of ``total`` things are this process's to do; the first ones have one more where any are left."""
+        each, left = divmod(total, self.world_size)
+        return each + (self.rank < left)
+
     # -- signs of life
 
     def show_life(self, activity: str | None = None) -> None:

@@ -90,7 +90,7 @@ def evaluate_run(
 ) -> Evaluation:
     """Play ``episodes`` episodes, with a live count; processes that trained together play some of them each."""
     group = join()
-    own = episodes if group is None else (episodes + group.world_size - 1 - group.rank) // group.world_size
+    own = episodes if group is None else group.own_part(episodes)
     n_envs = max(1, min(run.config.preset.n_envs, own))
     model, env = load_agent(
         run, n_envs=n_envs, seed=seed, model_file=model_file, device=device, together=group is not None

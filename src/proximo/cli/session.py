@@ -238,8 +238,7 @@ def own_environments(total: int) -> int:
         return total
     if total < group.world_size:
         raise ValueError(f"{total} environments for {group.world_size} processes: each steps at least one; give --envs")
-    each, left = divmod(total, group.world_size)
-    return each + (group.rank < left)
+    return group.own_part(total)
 
 
 def checkpoints_of(arguments: Train, env: VecEnv) -> dict[str, Any] | None:

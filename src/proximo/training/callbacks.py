@@ -246,7 +246,7 @@ class EvalCallback(EventCallback):
         group = self.model.runtime.group if getattr(self.model, "world_size", 1) > 1 else None
         if group is None:
             return self._play(self.n_eval_episodes)
-        share = (self.n_eval_episodes + group.world_size - 1 - group.rank) // group.world_size
+        share = group.own_part(self.n_eval_episodes)
         own = self._play(share) if share else Evaluation((), ())
         gathered = group.gather((own, self._is_success_buffer), "an evaluation")
         self._is_success_buffer = [success for _, successes in gathered for success in successes]
