@@ -25,6 +25,7 @@ from proximo.networks.actor_critic import (
     BasePolicy,
     MultiInputActorCriticPolicy,
 )
+from proximo.networks.encoders import create_mlp
 
 
 class ActorOutputs(NamedTuple):
@@ -52,11 +53,7 @@ class DecoupledPolicy(ActorCriticPolicy):
         super()._build_mlp_extractor()
         layers = self.net_arch["pi"] if isinstance(self.net_arch, dict) else self.net_arch
         columns = sum(get_flattened_obs_dim(counted_from_zero(leaf)) for leaf in leaves(self.action_space))
-        widths = [self.features_dim + columns, *layers]
-        hidden: list[nn.Module] = []
-        for inputs, outputs in zip(widths, layers, strict=False):
-            hidden += [nn.Linear(inputs, outputs), self.activation_fn()]
-        self.advantage_net = nn.Sequential(*hidden, nn.Linear(widths[-1], 1))
+        self.advantage_net = nn.Sequential(*create_mlp(self.features_dim + columns, 1, layers, self.activation_fn))
 
     def _initialize_orthogonally(self) -> None:
         super()._initialize_orthogonally()
