@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,35 +67,34 @@ def show(inspection: Inspection, title: str) -> None:
     console.print(_pairs({name: readable_size(size) for name, size in inspection.members.items()}))
 
 
-def _pairs(pairs: Mapping[str, str]) -> Table:
+def _grid(rows: Iterable[tuple[str, ...]]) -> Table:
+    """Rows of a name, as it is, and of further cells in rich's markup."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
-    for name, value in pairs.items():
-        table.add_row(f"  [cyan]{escape(name)}[/]", escape(value))
+    for name, *cells in rows:
+        table.add_row(f"  [cyan]{escape(name)}[/]", *cells)
     return table
+
+
+def _pairs(pairs: Mapping[str, str]) -> Table:
+    from rich.markup import escape
+
+    return _grid((name, escape(value)) for name, value in pairs.items())
 
 
 def _weights(inspection: Inspection) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for weight in inspection.weights:
-        shape = " × ".join(map(str, weight.shape)) or "1"
-        table.add_row(f"  [cyan]{escape(weight.name)}[/]", shape, f"[dim]{weight.dtype}[/]")
-    return table
+    shapes = [" × ".join(map(str, weight.shape)) or "1" for weight in inspection.weights]
+    rows = zip(inspection.weights, shapes, strict=True)
+    return _grid((weight.name, shape, f"[dim]{weight.dtype}[/]") for weight, shape in rows)
 
 
 def _pickled(inspection: Inspection) -> Table:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for value in inspection.pickled:
-        verdict = "[yellow]code, not run[/]" if value.is_code else "[green]data[/]"
-        table.add_row(f"  [cyan]{escape(value.name)}[/]", verdict, escape(value.what))
+    verdicts = {True: "[yellow]code, not run[/]", False: "[green]data[/]"}
+    table = _grid((value.name, verdicts[value.is_code], escape(value.what)) for value in inspection.pickled)
     table.columns[-1].overflow = "fold"
     return table
 

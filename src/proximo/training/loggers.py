@@ -108,9 +108,8 @@ class Logger:
         if self.level == DISABLED:
             return
         recorded = {name: self.name_to_value[name] for name in self.name_to_excluded}
-        for output in self.output_formats:
-            if isinstance(output, KVWriter):
-                output.write(recorded, self.name_to_excluded, step)
+        for output in self._own_outputs():
+            output.write(recorded, self.name_to_excluded, step)
         self.name_to_count.clear()
         self.name_to_excluded.clear()
 
@@ -147,9 +146,7 @@ class Logger:
             "values": {key: value for key, value in self.name_to_value.items() if isinstance(value, _PLAIN)},
             "counts": dict(self.name_to_count),
             "excluded": {key: list(formats) for key, formats in self.name_to_excluded.items()},
-            "outputs": [
-                [type(output).__name__, output.get_state()] for output in self.output_formats if _keeps_place(output)
-            ],
+            "outputs": [[type(output).__name__, output.get_state()] for output in self._own_outputs()],
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -158,13 +155,16 @@ class Logger:
         self.name_to_count.update(state["counts"])
         self.name_to_excluded.update({key: tuple(formats) for key, formats in state["excluded"].items()})
         saved = list(state["outputs"])
-        for output in self.output_formats:
-            kind = type(output).__name__
-            match = next((entry for entry in saved if entry[0] == kind), None)
-            if match is not None and _keeps_place(output):
+        for output in self._own_outputs():
+            match = next((entry for entry in saved if entry[0] == type(output).__name__), None)
+            if match is not None:
                 saved.remove(match)
                 if output.resumes:
                     output.set_state(match[1])
+
+    def _own_outputs(self) -> list[KVWriter]:
+        """Those that can say where they stand; one of another library's class may not."""
+        return [output for output in self.output_formats if isinstance(output, KVWriter)]
 
     @property
     def trackers(self) -> list[Tracker]:
@@ -283,11 +283,6 @@ def read_csv(filename: str) -> pandas.DataFrame:
 def announce(message: str) -> None:
     """Tell the person at the terminal; used by callbacks whose ``verbose`` asks for it."""
     print(message)
-
-
-def _keeps_place(output: Any) -> bool:
-    """Whether an output can say where it stands; one of another library's class may not."""
-    return isinstance(output, KVWriter)
 
 
 def _pandas() -> Any:

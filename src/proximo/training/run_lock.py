@@ -89,7 +89,6 @@ class RunLock:
         self._path: Path | None = None
         self._number = 0
         self._ended = threading.Event()
-        self._next_check = 0.0
 
     def acquire(self) -> Self:
         """Take the lock, or raise with who holds it."""

@@ -12,8 +12,6 @@ from proximo.rllte.agent.ppg import PPG as PPG
 from proximo.rllte.agent.ppo import PPO as PPO
 from proximo.rllte.paths import absent
 
-_ABSENT = frozenset({"DDPG", "DQN", "DrQv2", "IMPALA", "SAC", "SACDiscrete", "TD3"})
-
 
 def __getattr__(name: str) -> Any:
     raise absent(__name__, name)

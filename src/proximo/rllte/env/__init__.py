@@ -20,10 +20,6 @@ from proximo.envs.make_tensors import make_tensor_env
 from proximo.envs.testing.environments import BitFlippingEnv as BitFlippingEnv
 from proximo.rllte.paths import absent
 
-_ABSENT = frozenset(
-    {"make_craftax_env", "make_dmc_env", "make_envpool_vizdoom_env", "make_mario_env", "make_miniworld_env"}
-)
-
 make_rllte_env = make_tensor_env
 
 

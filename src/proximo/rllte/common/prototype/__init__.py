@@ -12,8 +12,6 @@ from proximo.rllte.paths import absent
 from proximo.rllte.xplore.reward import BaseReward as BaseReward
 from proximo.rollout.tensor_storage import BaseStorage as BaseStorage
 
-_ABSENT = frozenset({"DistributedAgent", "OffPolicyAgent"})
-
 
 def __getattr__(name: str) -> Any:
     raise absent(__name__, name)

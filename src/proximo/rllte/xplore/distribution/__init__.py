@@ -10,8 +10,6 @@ from proximo.networks.distributions.batches import MultiCategorical as MultiCate
 from proximo.networks.distributions.batches import SquashedNormal as SquashedNormal
 from proximo.rllte.paths import absent
 
-_ABSENT = frozenset({"NormalNoise", "OrnsteinUhlenbeckNoise", "TruncatedNormalNoise"})
-
 
 def __getattr__(name: str) -> Any:
     raise absent(__name__, name)
