@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import torch
-
+from proximo.agents.attributes import AgentAttributes
 from proximo.agents.checks import (
     check_mirror,
     check_second_value,
     checked_learner_class,
 )
-from proximo.augmentation import Augmentation, Mirror, check_augmentation
-from proximo.backends.runtime import Runtime
+from proximo.augmentation import Mirror, check_augmentation
 from proximo.config import ActorCriticConfig
-from proximo.data import Schedule
 from proximo.errors import near_matches
-from proximo.exploration import IntrinsicReward
 from proximo.files.known_values import own_class
-from proximo.functional.spaces import Space
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
 from proximo.networks.recurrent import RECURRENT_POLICY_ALIASES
 from proximo.rollout.adapted_storage import AdaptedRolloutBuffer
@@ -27,34 +22,11 @@ from proximo.rollout.minibatches import longest_sequence
 from proximo.rollout.storage import RolloutBuffer, allocate_stream
 
 
-class BuildingSide:
+class BuildingSide(AgentAttributes):
     """Makes the parts of a model from the classes and arguments that it was given."""
 
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]] = {**POLICY_ALIASES, **RECURRENT_POLICY_ALIASES}
-    default_learner_class: ClassVar[type[Any]]
-    run_name: ClassVar[str]
     one_value: ClassVar[str | None] = None  # why an intrinsic reward can have no value of its own
-
-    runtime: Runtime
-    policy: Any
-    learner: Any
-    rollout_buffer: RolloutBuffer
-    observation_space: Space
-    action_space: Space
-    policy_class: type[ActorCriticPolicy]
-    policy_kwargs: dict[str, Any]
-    learner_class: type[Any]
-    rollout_buffer_class: type[Any]
-    rollout_buffer_kwargs: dict[str, Any]
-    intrinsic_reward: IntrinsicReward | None
-    augmentation: Augmentation | None
-    use_sde: bool
-    device: torch.device
-    lr_schedule: Schedule
-    n_envs: int
-    n_steps: int
-    gamma: float
-    gae_lambda: float
 
     def _resolve_policy(self, policy: str | type[ActorCriticPolicy]) -> type[ActorCriticPolicy]:
         if isinstance(policy, str):

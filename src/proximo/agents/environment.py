@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -22,8 +21,7 @@ from proximo.envs.vector.normalize import (
     normalizers,
 )
 from proximo.errors import ArgumentValueError
-from proximo.exploration import IntrinsicReward
-from proximo.functional.spaces import Space, check_for_correct_spaces
+from proximo.functional.spaces import check_for_correct_spaces
 from proximo.networks.actor_critic import POLICY_ALIASES, ActorCriticPolicy
 from proximo.rollout.collector import Collector
 
@@ -32,22 +30,7 @@ class EnvironmentSide(TogetherSide):
     """Holds the vector environment and the collector that steps it."""
 
     policy_aliases: ClassVar[Mapping[str, type[ActorCriticPolicy]]]
-    observation_space: Space
-    action_space: Space
-    n_envs: int
-    env: VecEnv | None
-    use_sde: bool
-    verbose: int
-    policy_class: type[ActorCriticPolicy]
-    policy_kwargs: dict[str, Any]
-    ep_info_buffer: deque[Info]
-    ep_success_buffer: deque[bool]
-    intrinsic_reward: IntrinsicReward | None
     _rewards_are_shaped = False  # by the library's ``collect_rollouts``
-    _monitor_wrapper: bool
-    _collector: Collector | None
-    _loaded_statistics: dict[str, Array] | None  # of the VecNormalize that the loaded model had
-    _loaded_settings: dict[str, Any] | None  # its arguments, where the file has them
 
     def _take_env(self, env: VecEnv) -> None:
         self.observation_space, self.action_space = env.observation_space, env.action_space

@@ -5,28 +5,19 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections import deque
 from typing import Any
 
 import numpy as np
 
 from proximo.agents.together import TogetherSide
-from proximo.data import Array, Info, Metrics, Rollout
+from proximo.data import Array, Metrics, Rollout
 from proximo.training.loggers import Logger, configure_logger
 
 
 class LogSide(TogetherSide):
     """Holds the logger, and the time since a training began."""
 
-    num_timesteps: int
-    ep_info_buffer: deque[Info]
-    ep_success_buffer: deque[bool]
     _adapt_learning_rate: Any
-    _logger: Logger | None
-    _custom_logger: bool
-    _started: int  # of the monotonic clock, in nanoseconds
-    _n_updates: int
-    _num_timesteps_at_start: int
 
     @property
     def logger(self) -> Logger:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self
 
 import torch
 
+from proximo.agents.attributes import AgentAttributes
 from proximo.distributed import Group, join
-from proximo.functional.return_moments import RETURN_MOMENTS, ReturnMoments, stored_moments, stored_units
+from proximo.functional.return_moments import RETURN_MOMENTS, stored_moments, stored_units
 from proximo.persistence import model_files, training_state
 from proximo.training.callbacks import BaseCallback
 
@@ -28,7 +29,7 @@ def _from_first(group: Group, path: str | Path | BinaryIO) -> BinaryIO:
     return BytesIO(group.first(data, "loading a model") or b"")
 
 
-class FileSide:
+class FileSide(AgentAttributes):
     """What an agent offers to be saved, loaded and resumed."""
 
     saved_attributes: ClassVar[tuple[str, ...]] = ()
@@ -37,16 +38,9 @@ class FileSide:
     masks_actions: ClassVar[bool] = False
     """Whether the environments are asked which actions are allowed, if nobody says otherwise."""
 
-    _callback: BaseCallback | None  # of the current training
-    _training_state: Mapping[str, Any] | None  # of the checkpoint that the model was loaded from
-    return_moments: ReturnMoments
-    strict_resume: bool  # whether going on from a checkpoint must be exact
-    _versions: dict[str, str]
-    _versions_of: Any
-
     def get_parameters(self) -> dict[str, dict[str, Any]]:
         """State dictionaries of policy and optimiser; once the value is in units of returns, these units too."""
-        policy = self.policy  # type: ignore[attr-defined]
+        policy = self.policy
         parameters = {"policy": policy.state_dict(), "policy.optimizer": policy.optimizer.state_dict()}
         if self.return_moments.count:
             parameters[RETURN_MOMENTS] = stored_units(self.return_moments)
@@ -114,7 +108,7 @@ class FileSide:
         )
 
     def _learned_with_masks(self) -> bool:
-        collector = self._collector  # type: ignore[attr-defined]
+        collector = self._collector
         return self.masks_actions or (collector is not None and collector.masks is not None)
 
     def _writes(self, path: str | Path | BinaryIO) -> bool:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
+from proximo.agents.attributes import AgentAttributes
 from proximo.agents.checks import check_normalized_returns
-from proximo.backends.runtime import Runtime
-from proximo.data import Array, Metrics, Schedule
-from proximo.exploration import IntrinsicReward
+from proximo.data import Array, Metrics
 from proximo.functional.return_moments import ReturnMoments
 from proximo.functional.schedules import FloatSchedule, KLAdaptiveRate
 from proximo.networks.optimizers import update_learning_rate
@@ -21,21 +19,8 @@ from proximo.rollout.sharding import moments
 from proximo.rollout.storage import RolloutBuffer, estimate_advantages, put_into_units
 
 
-class ScaleSide:
+class ScaleSide(AgentAttributes):
     """Learning rates, and returns in units of their own deviation."""
-
-    runtime: Runtime
-    config_class: ClassVar[type[Any]]
-    policy: Any
-    rollout_buffer: RolloutBuffer
-    intrinsic_reward: IntrinsicReward | None
-    learning_rate: float | Schedule | str
-    lr_schedule: Schedule
-    normalize_returns: bool
-    return_moments: ReturnMoments  # in whose units value network and rollout are
-    _adapted_rate: float | None  # where a learning rate that follows the divergence has come to
-    _adapted_rate_of: str | None  # the learning_rate of that time
-    _current_progress_remaining: float
 
     # -- learning rate
 

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import zlib
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 
-from proximo.backends.runtime import Runtime
+from proximo.agents.attributes import AgentAttributes
 from proximo.distributed import join
 from proximo.envs import VecEnv
 from proximo.envs.vector.normalize import normalizers
-from proximo.rollout.collector import Collector
 from proximo.rollout.exchange import RolloutExchange
 from proximo.rollout.storage import RolloutBuffer, is_stock
-
-if TYPE_CHECKING:
-    from proximo.augmentation import Augmentation
-    from proximo.exploration import IntrinsicReward
 
 Distributed: TypeAlias = bool | Literal["gathered", "sharded"]
 
 
-class TogetherSide:
+class TogetherSide(AgentAttributes):
     """Joins the processes that ``torchrun`` started, and decides how they learn together."""
 
-    runtime: Runtime
-    distributed: Distributed
-    rollout_buffer: RolloutBuffer
-    n_envs: int
-    intrinsic_reward: IntrinsicReward | None
-    augmentation: Augmentation | None
-    _collector: Collector | None
-    _own_buffer: RolloutBuffer | None  # of this process's rollout, where all learn from all rows
     # methods of the agent
     collect_rollouts: Any
     train: Any
