@@ -59,10 +59,10 @@ def test_resumes_under_other_versions_say_so(tmp_path, tally, monkeypatch):
     env = case.env()
     model = case.algorithm(case.policy, env, seed=3, **case.arguments)
     model.learn(64, callback=PeriodicCheckpoints(tmp_path, every_steps=64))
-    path, real = tmp_path / "model_64_steps.zip", versions._version
+    path, real = tmp_path / "model_64_steps.zip", versions.package_version
     for package in PACKAGES:
         other = {package: "0.0.1"}
-        monkeypatch.setattr(versions, "_version", lambda name, other=other: other.get(name) or real(name))
+        monkeypatch.setattr(versions, "package_version", lambda name, other=other: other.get(name) or real(name))
         with tally.case("resume under other versions"):
             again = case.algorithm.load(path, env=case.env())
             with pytest.warns(UserWarning, match=rf"{package} is 0\.0\.1, it was {re.escape(real(package))}"):

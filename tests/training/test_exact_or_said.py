@@ -40,8 +40,10 @@ def test_the_same_versions_say_nothing(checkpoint):
 def test_other_versions_are_named(checkpoint, monkeypatch):
     then = PPO.load(checkpoint)._training_state["versions"]
     assert set(then) >= {"proximo", "gymnasium", "numpy", "numba", "torch"}
-    real = versions._version
-    monkeypatch.setattr(versions, "_version", lambda name: {"numpy": "1.0", "gymnasium": None}.get(name, real(name)))
+    real = versions.package_version
+    monkeypatch.setattr(
+        versions, "package_version", lambda name: {"numpy": "1.0", "gymnasium": None}.get(name, real(name))
+    )
     expected = rf"numpy is 1\.0, it was {np.__version__}"
     model = PPO.load(checkpoint, env=make_vec_env("Pendulum-v1", 2))
     with pytest.warns(UserWarning, match=rf"not bit for bit.*gymnasium is not installed, it was.*{expected}"):

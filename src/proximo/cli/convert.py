@@ -119,7 +119,7 @@ def _agent(name: Any, source: Path) -> type[OnPolicyAlgorithm]:
 
 
 def _convert_normalizer(source: Path, target: Path) -> str:
-    from proximo.files.atomic import replacing
+    from proximo.files.atomic import write_whole
     from proximo.files.normalizer_file import foreign_pickle, is_pickle, read_normalizer, write_normalizer
 
     content = read_normalizer(source)
@@ -128,7 +128,5 @@ def _convert_normalizer(source: Path, target: Path) -> str:
     if pickled:
         write_normalizer(target, content)
         return "statistics of VecNormalize; load them with proximo.VecNormalize.load"
-    data = foreign_pickle(content)
-    with replacing(target) as stream:
-        stream.write(data)
+    write_whole(target, foreign_pickle(content))
     return "statistics for Stable-Baselines3's VecNormalize.load"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from proximo.cli.runs import Run, runs_of_group
-from proximo.files.atomic import replacing
-from proximo.files.plain_text import TOML_BYTES, parse_toml
-from proximo.training.run_folder import GROUP_FILE, RunFolderError, file_name, make_unique_folder, to_toml
+from proximo.files.atomic import write_whole
+from proximo.files.plain_text import read_toml
+from proximo.training.run_folder import GROUP_FILE, RunFolderError, make_dated_folder, to_toml
 
 OWN_FLAGS = ("--seeds", "--seed", "--jobs", "--runs-dir")  # of the group; each of its trainings gets its own
 PATH_FLAGS = ("--preset", "--init-from")  # which may name a file or a folder
@@ -29,12 +28,10 @@ class Group:
     def create(cls, root: Path, title: str, seeds: Sequence[int], jobs: int, words: Sequence[str]) -> Group:
         is_range = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
         shown = f"{seeds[0]}-{seeds[-1]}" if is_range else "_".join(map(str, seeds))
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        path = make_unique_folder(root / file_name(f"{title}-seeds-{shown}-{stamp}"))
+        path = make_dated_folder(root, f"{title}-seeds-{shown}")
         group = cls(path, tuple(seeds), jobs, tuple(words_of_each(words)))
-        with replacing(path / GROUP_FILE) as stream:
-            table = {"seeds": list(group.seeds), "jobs": jobs, "command": list(group.words)}
-            stream.write(to_toml(table).encode("utf-8"))
+        table = {"seeds": list(group.seeds), "jobs": jobs, "command": list(group.words)}
+        write_whole(path / GROUP_FILE, to_toml(table))
         return group
 
     @staticmethod
@@ -45,8 +42,7 @@ class Group:
     def open(cls, path: Path) -> Group:
         file = path / GROUP_FILE
         try:
-            with file.open("rb") as stream:
-                table = parse_toml(stream.read(TOML_BYTES + 1), GROUP_FILE)
+            table = read_toml(file, GROUP_FILE)
             return cls(path, tuple(table["seeds"]), int(table["jobs"]), tuple(table["command"]))
         except (ArithmeticError, KeyError, TypeError, ValueError) as error:
             raise RunFolderError(

@@ -56,15 +56,14 @@ def run(words: Sequence[str]) -> int:
     if arguments.serve is not None:
         return serve(arguments)
     from proximo.cli.console import output, shown_path
-    from proximo.files.atomic import replacing
+    from proximo.files.atomic import write_whole
 
     if arguments.host != "127.0.0.1" or arguments.port != 8008:
         raise ValueError("--host and --port are for --serve; leave them out, or give --serve RUNS_DIR")
     runs = Run.open_all(found_runs(arguments.runs))
     path = arguments.output or Path("report.html")
     page = report_page(content_of(runs, embedded_film, title=arguments.title))
-    with replacing(path) as stream:
-        stream.write(page.encode("utf-8"))
+    write_whole(path, page)
     output().print(shown_path(path), markup=False)
     return 0
 

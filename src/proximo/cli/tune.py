@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -166,12 +165,11 @@ def joined(arguments: Tune, path: Path) -> Study:
 
 
 def study_folder(arguments: Tune, settings: Settings) -> Path:
-    from proximo.training.run_folder import file_name, make_unique_folder
+    from proximo.training.run_folder import make_dated_folder
 
     if arguments.study is not None:
         return arguments.study
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    return make_unique_folder(arguments.runs_dir / file_name(f"tune-{settings.env}-{settings.algo}-{stamp}"))
+    return make_dated_folder(arguments.runs_dir, f"tune-{settings.env}-{settings.algo}")
 
 
 def planned(arguments: Tune) -> tuple[Settings, Space]:

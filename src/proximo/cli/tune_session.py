@@ -17,7 +17,7 @@ from proximo.cli.console import output, print_table, shown_path
 from proximo.cli.runs import Run
 from proximo.cli.trainings import FAILED, Training, TrainingSession
 from proximo.cli.tune import session_words
-from proximo.files.atomic import replacing
+from proximo.files.atomic import write_whole
 from proximo.training.checkpoints import CheckpointFolder
 from proximo.training.run_folder import to_toml
 from proximo.tuning.job import Job
@@ -219,8 +219,7 @@ class TuneSession(TrainingSession):
         study = self.study
         best = study.best_preset()
         if best is not None:  # before anything is told of it: this is what the study was for
-            with replacing(study.path / BEST_FILE) as stream:
-                stream.write((comment(study) + to_toml(best)).encode("utf-8"))
+            write_whole(study.path / BEST_FILE, comment(study) + to_toml(best))
         print_table(trials_table(study))
         if study.confirmations():
             print_table(confirmation_table(study))

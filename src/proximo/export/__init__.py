@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,10 @@ from proximo.export.interface import Interface, make_interface
 from proximo.export.pipeline import observation_pipeline
 from proximo.export.spaces_as_json import describe_space
 from proximo.export.writers import format_of
-from proximo.files.atomic import replacing
+from proximo.files.atomic import write_whole
 from proximo.files.normalizer_file import NormalizerFile
 from proximo.functional.actions import mask_groups
+from proximo.training.run_folder import package_version
 from proximo.version import __version__
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def export_policy(
     except ExportError as error:
         raise ExportError(f"{error}. No file is written") from error
     if write:
-        with replacing(target) as stream:
-            stream.write(data)
+        write_whole(target, data)
     return ExportReport(target, len(data), file.runtime, described, comparison)
 
 
@@ -123,13 +122,9 @@ def _describe(model: OnPolicyAlgorithm, graph: PolicyGraph, source: Path | None)
 
 
 def _versions() -> dict[str, str]:
-    found = {"proximo": __version__}
-    for name in ("torch", "onnx", "onnxscript", "onnxruntime", "gymnasium", "numpy"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:  # a .pt2 needs no ONNX
-            continue
-    return found
+    names = ("torch", "onnx", "onnxscript", "onnxruntime", "gymnasium", "numpy")
+    found = {name: version for name in names if (version := package_version(name)) is not None}  # .pt2 needs no ONNX
+    return {"proximo": __version__, **found}
 
 
 def _hash_of_weights(graph: nn.Module) -> str:

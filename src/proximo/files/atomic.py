@@ -45,6 +45,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, data: bytes | str) -> None:
+    """Put bytes, or a text, in the place of a file; see :func:`replacing`."""
+    with replacing(path) as stream:
+        stream.write(data.encode("utf-8") if isinstance(data, str) else data)
+
+
 def remove_leftovers(folder: Path, gone: Owner | None = None) -> None:
     """Remove what processes that were killed while writing left in a folder, and nobody else's.
 

@@ -18,7 +18,7 @@ from gymnasium import spaces
 
 from proximo.data import Array
 from proximo.errors import ModelFileError
-from proximo.files.atomic import replacing
+from proximo.files.atomic import write_whole
 from proximo.files.budgets import Budgets
 from proximo.files.encoding import MAX_DIMENSIONS
 from proximo.files.inert_values import inert_value
@@ -73,8 +73,7 @@ def looks_like_normalizer(start: bytes) -> bool:
 def write_normalizer(path: Path, content: NormalizerFile) -> None:
     """Write Proximo's form, whole or not at all."""
     metadata = {"format": FORMAT, "settings": json.dumps(content.settings)}
-    with replacing(path) as stream:
-        stream.write(safetensors.numpy.save(content.state, metadata=metadata))
+    write_whole(path, safetensors.numpy.save(content.state, metadata=metadata))
 
 
 # ----------------------------------------------------------------------------------------------------- Proximo's own

@@ -11,6 +11,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from proximo.errors import ModelFileError
@@ -148,7 +149,19 @@ def _after_string(text: str, position: int) -> int:
     return len(text)
 
 
+def read_json(path: Path, what: str = "") -> Json:
+    """The JSON in a file, which may hold NaN and infinity; no more is read of it than the budget allows."""
+    with path.open("rb") as stream:
+        return parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), what or str(path), strict=False)
+
+
 # --------------------------------------------------------------------------------------------------------------- TOML
+
+
+def read_toml(path: Path, what: str = "") -> dict[str, Any]:
+    """The TOML in a file, of which no more is read than the budget; errors call it ``what``, else by its path."""
+    with path.open("rb") as stream:
+        return parse_toml(stream.read(TOML_BYTES + 1), what or str(path))
 
 
 def parse_toml(data: bytes, what: str) -> dict[str, Any]:

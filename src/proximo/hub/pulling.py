@@ -15,7 +15,7 @@ import proximo
 from proximo import ALGORITHMS
 from proximo.errors import ModelFileError
 from proximo.files.normalizer_file import read_normalizer
-from proximo.files.plain_text import TOML_BYTES, brief, parse_toml
+from proximo.files.plain_text import brief, read_toml
 from proximo.files.sb3_archive import read_sb3_archive
 from proximo.hub.card import public_config
 from proximo.hub.client import HubError, check_repository, hub_client, saying_what_failed
@@ -97,8 +97,7 @@ def _fill(made: Path, downloads: Path, choice: Choice, env: str | None) -> None:
 
 def _own_config(path: Path, env: str | None) -> dict[str, Any] | None:
     """The configuration of a repository of ours; None if it names a package to import, which a stranger may not."""
-    with path.open("rb") as stream:
-        table = public_config(parse_toml(stream.read(TOML_BYTES + 1), CONFIG))
+    table = public_config(read_toml(path, CONFIG))
     named = table.get("env")
     if not isinstance(named, str) or table.get("algo") not in list(ALGORITHMS):
         raise HubError(f"its {CONFIG} says env {brief(named)} and algo {brief(table.get('algo'))}; expected a run's")

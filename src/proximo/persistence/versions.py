@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from proximo.envs import VecEnv
+from proximo.training.run_folder import package_version
 
 PACKAGES = ("proximo", "gymnasium", "numpy", "numba", "torch")
 # environments of gymnasium that another package computes, and packages that another one stands on
@@ -24,7 +25,7 @@ def versions_of(env: VecEnv) -> dict[str, str]:
     for module in _modules_of(env):
         names += _distributions().get(module.partition(".")[0], ())
         names += [name for start, behind in _BEHIND.items() if module.startswith(start) for name in behind]
-    versions = {name: _version(name) for name in dict.fromkeys(names)}
+    versions = {name: package_version(name) for name in dict.fromkeys(names)}
     return {name: version for name, version in versions.items() if version is not None}
 
 
@@ -59,11 +60,3 @@ def _module_of(entry_point: Any) -> str:
 def _distributions() -> Mapping[str, list[str]]:
     """The packages that a module may come from."""
     return metadata.packages_distributions()
-
-
-@cache
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from proximo.analysis.plotting import progress_file, read_curves
 from proximo.errors import ModelFileError
-from proximo.files.budgets import Budgets
-from proximo.files.plain_text import parse_json, printable
+from proximo.files.plain_text import printable, read_json
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.training.journal import ACTIVITIES, read_journal
 from proximo.training.run_folder import GROUP_FILE, PRESET_FILE, SET_ASIDE, RunFolder, RunFolderError
@@ -254,8 +253,7 @@ def read_versions(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        with path.open("rb") as stream:
-            versions = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), str(path), strict=False)
+        versions = read_json(path)
     except ModelFileError as error:
         raise RunFolderError(f"{error}; remove it") from error
     return versions if isinstance(versions, dict) else {}

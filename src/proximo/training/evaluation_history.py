@@ -11,7 +11,7 @@ import numpy as np
 
 from proximo.data import Array
 from proximo.files.append_only import cut_back, place_in
-from proximo.files.atomic import replacing
+from proximo.files.atomic import replacing, write_whole
 
 KEYS = ("timesteps", "results", "ep_lengths", "successes")
 
@@ -56,8 +56,7 @@ class EvaluationHistory:
     def rewrite(self, table: Mapping[str, Sequence[Any]]) -> None:
         """Begin the file with these rows: those of a checkpoint of version 0.1.0, which held them all."""
         rows = [{key: table[key][row] for key in KEYS if table[key]} for row in range(len(table["timesteps"]))]
-        with replacing(self.lines) as stream:
-            stream.write("".join(json.dumps(row, default=_plain) + "\n" for row in rows).encode())
+        write_whole(self.lines, "".join(json.dumps(row, default=_plain) + "\n" for row in rows))
 
     def _write_arrays(self, table: Mapping[str, Sequence[Any]]) -> None:
         arrays = {"timesteps": np.array(table["timesteps"])}

@@ -19,7 +19,7 @@ import torch
 from proximo.errors import ArgumentValueError, MissingExtraError
 from proximo.files.append_only import LogPositionError as LogPositionError
 from proximo.files.append_only import cut_back, place_in
-from proximo.files.atomic import replacing
+from proximo.files.atomic import write_whole
 from proximo.other_libraries import counts_as, stands_for
 
 if TYPE_CHECKING:
@@ -320,8 +320,7 @@ class CSVOutputFormat(KVWriter):
         """Put a header for the keys and these rows in place of the file, in one step: a kill leaves old or new."""
         name = self.file.name
         self.file.close()
-        with replacing(Path(name)) as stream:
-            stream.write((_csv_line(self.keys) + "".join(records)).encode())
+        write_whole(Path(name), _csv_line(self.keys) + "".join(records))
         self.file = _open_text(name, resume=True)
 
     def get_state(self) -> dict[str, Any]:

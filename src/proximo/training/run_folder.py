@@ -17,9 +17,8 @@ from typing import Any
 import tomli_w
 
 from proximo.errors import ModelFileError, ProximoError
-from proximo.files.atomic import replacing
-from proximo.files.budgets import Budgets
-from proximo.files.plain_text import TOML_BYTES, parse_json, parse_toml
+from proximo.files.atomic import write_whole
+from proximo.files.plain_text import read_json, read_toml
 
 PACKAGES = ("proximo", "torch", "numpy", "numba", "scipy", "gymnasium", "safetensors")
 ENVIRONMENT_PACKAGES = ("ale-py", "envpool", "mujoco", "pybullet", "pybullet-envs-gymnasium", "procgen-mirror")
@@ -53,8 +52,7 @@ class RunFolder:
 
         Making a folder either succeeds for one process or fails, so two runs never share one.
         """
-        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        return cls(make_unique_folder(Path(root) / f"{file_name(name)}-{stamp}"))
+        return cls(make_dated_folder(Path(root), name))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
@@ -179,29 +177,26 @@ class RunFolder:
     def write_config(self, config: Mapping[str, Any]) -> str:
         """Write the configuration as TOML and return the text; None, which TOML has no word for, is left out."""
         text = to_toml(config)
-        _write_text(self.config, text)
+        write_whole(self.config, text)
         return text
 
     def read_config(self) -> dict[str, Any]:
         """The configuration as a dictionary, checked."""
-        with self.config.open("rb") as stream:
-            data = stream.read(TOML_BYTES + 1)
         try:
-            return parse_toml(data, str(self.config))
+            return read_toml(self.config)
         except ModelFileError as error:
             raise RunFolderError(f"{error}; mend it or train again") from error
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write result.json: what came out of the run."""
-        _write_text(self.result, json.dumps(result, indent=2) + "\n")
+        write_whole(self.result, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:
         """What :meth:`write_result` wrote; None for a run that is not over."""
         if not self.result.is_file():
             return None
         try:
-            with self.result.open("rb") as stream:
-                result = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), str(self.result), strict=False)
+            result = read_json(self.result)
         except ModelFileError as error:
             raise RunFolderError(f"{error}; resume the run to write it again") from error
         if not isinstance(result, dict):
@@ -211,7 +206,7 @@ class RunFolder:
     def write_versions(self) -> dict[str, Any]:
         """Write down what the run ran on, and return it."""
         versions = collect_versions()
-        _write_text(self.versions, json.dumps(versions, indent=2) + "\n")
+        write_whole(self.versions, json.dumps(versions, indent=2) + "\n")
         return versions
 
 
@@ -228,6 +223,12 @@ def make_unique_folder(first: Path) -> Path:
             candidate = first.with_name(f"{first.name}-{count}")
 
 
+def make_dated_folder(root: Path, name: str) -> Path:
+    """Make ``root/{name}-{date}-{time}``, or that with a number behind it; return the one made."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return make_unique_folder(root / f"{file_name(name)}-{stamp}")
+
+
 def run_name(environment: str, algorithm: str, seed: int | None) -> str:
     """``{env}-{algo}-{seed}`` in characters that every file system takes.
 
@@ -240,11 +241,6 @@ def run_name(environment: str, algorithm: str, seed: int | None) -> str:
 def file_name(text: str) -> str:
     """Text as the name of one file: letters, digits, ``. _ -``, no leading dot, not too long."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).lstrip(".")[:180] or "run"
-
-
-def _write_text(path: Path, text: str) -> None:
-    with replacing(path) as stream:
-        stream.write(text.encode("utf-8"))
 
 
 # ------------------------------------------------------------------------------------------------------------- TOML
@@ -296,7 +292,7 @@ def _text(value: Any) -> str:
 
 def collect_versions() -> dict[str, Any]:
     """Python, machine, packages and, within a git repository, the revision of the current folder."""
-    packages = {name: _package_version(name) for name in PACKAGES + ENVIRONMENT_PACKAGES}
+    packages = {name: package_version(name) for name in PACKAGES + ENVIRONMENT_PACKAGES}
     versions: dict[str, Any] = {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -308,7 +304,8 @@ def collect_versions() -> dict[str, Any]:
     return versions if revision is None else {**versions, **revision}
 
 
-def _package_version(name: str) -> str | None:
+def package_version(name: str) -> str | None:
+    """The version of an installed package; None where it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

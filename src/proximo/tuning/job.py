@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from proximo.errors import ModelFileError
-from proximo.files.atomic import replacing
-from proximo.files.budgets import Budgets
-from proximo.files.plain_text import parse_json
+from proximo.files.atomic import write_whole
+from proximo.files.plain_text import read_json
 from proximo.functional.statistics import Interval, mean_interval
 from proximo.training.run_folder import PRESET_FILE, RunFolder, RunFolderError, to_toml
 from proximo.training.run_lock import RunLock, living_holder
@@ -77,8 +76,7 @@ class Job:
 
     def write_preset(self, table: dict[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self.preset_file) as stream:
-            stream.write(to_toml(table).encode("utf-8"))
+        write_whole(self.preset_file, to_toml(table))
 
     def claim(self) -> None:
         """Work on it until :meth:`release`."""
@@ -93,8 +91,7 @@ class Job:
     def read(self) -> Job:
         """Take over the scores that are written down."""
         try:
-            with (self.folder / _SCORES).open("rb") as stream:
-                table: Any = parse_json(stream.read(Budgets.json_bytes + 1), Budgets(), "it", strict=False)
+            table: Any = read_json(self.folder / _SCORES, "it")
             rows = [(int(row["rung"]), int(row["seed"]), float(row["score"]), int(row["steps"])) for row in table]
             if any(rung not in range(len(self.rungs)) for rung, *_ in rows):
                 raise ValueError(f"it has a rung that is none of the {len(self.rungs)}")
@@ -115,8 +112,7 @@ class Job:
             for rung, row in self.scores.items()
             for seed, score in row.items()
         ]
-        with replacing(self.folder / _SCORES) as stream:
-            stream.write((json.dumps(table, indent=1) + "\n").encode("utf-8"))
+        write_whole(self.folder / _SCORES, json.dumps(table, indent=1) + "\n")
 
     def _keep(self, rung: int, seed: int, score: float, steps: int) -> None:
         # of rewards that are not finite: no mean of such a score, and no comparison with it, would say anything

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from proximo import ALGORITHMS
 from proximo.errors import MissingExtraError, ProximoError, near_matches
-from proximo.files.atomic import replacing
-from proximo.files.plain_text import TOML_BYTES, brief, parse_toml, printable
+from proximo.files.atomic import write_whole
+from proximo.files.plain_text import brief, printable, read_toml
 from proximo.training.run_folder import PRESET_FILE, to_toml
 from proximo.training.run_lock import RunLock, RunLockedError
 from proximo.tuning.job import Job, preset_table
@@ -158,8 +158,7 @@ class Study:
         file = Path(path) / STUDY_FILE
         if not file.is_file():
             raise StudyError(f"{path} is no study: it has no {STUDY_FILE}; give the folder that `proximo tune` named")
-        with file.open("rb") as stream:
-            table = parse_toml(stream.read(TOML_BYTES + 1), str(file))
+        table = read_toml(file)
         try:
             for name in ("start", "space"):
                 if not isinstance(table[name], dict):
@@ -287,9 +286,7 @@ class Study:
     def _preset_table(self, number: int) -> dict[str, Any]:
         if number == _START:  # its trial may have ended before it was written
             return preset_table(self.settings.env, self.settings.algo, self.space.start)
-        file = self.job(number).folder / PRESET_FILE
-        with file.open("rb") as stream:
-            return parse_toml(stream.read(TOML_BYTES + 1), str(file))
+        return read_toml(self.job(number).folder / PRESET_FILE)
 
     # --------------------------------------------------------------------------------------------------------- verdicts
 
@@ -421,8 +418,7 @@ def _optuna_study(journal: Path, settings: Settings) -> optuna.Study:
 
 def _write(file: Path, settings: Settings, space: Space) -> None:
     table: Mapping[str, Any] = {**asdict(settings), "start": space.start.as_row(), "space": space.as_table()}
-    with replacing(file) as stream:
-        stream.write(to_toml(table).encode("utf-8"))
+    write_whole(file, to_toml(table))
 
 
 @contextmanager

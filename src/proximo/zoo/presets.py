@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from proximo import ALGORITHMS
 from proximo.errors import ModelFileError, near_matches
-from proximo.files.plain_text import TOML_BYTES, brief, parse_toml
+from proximo.files.plain_text import brief, read_toml
 from proximo.zoo.wrappers import WrapperEntry, check_wrappers
 
 NAMED_PARTS = ("intrinsic_reward", "augmentation")
@@ -167,8 +167,7 @@ class PresetFile(NamedTuple):
     def read(cls, path: Path) -> PresetFile:
         """Read and check a file."""
         try:
-            with path.open("rb") as stream:
-                content = parse_toml(stream.read(TOML_BYTES + 1), str(path))
+            content = read_toml(path)
         except ModelFileError as error:
             raise ValueError(str(error)) from error
         if not content:
