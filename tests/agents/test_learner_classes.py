@@ -61,8 +61,9 @@ def test_a_loss_of_zero_changes_no_weight(algorithm: Any, learner: Any, overridd
     assert not torch.equal(before, weights(plain))
 
 
-def test_further_terms_are_logged() -> None:
-    model = PPO("MlpPolicy", "CartPole-v1", learner_class=Zero, **SMALL).learn(64, log_interval=None)
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+def test_further_terms_are_logged(algorithm: Any) -> None:
+    model = algorithm("MlpPolicy", "CartPole-v1", learner_class=Zero, **SMALL).learn(64, log_interval=None)
     recorded = model.logger.name_to_value
     assert recorded["train/twice"] == pytest.approx(2.0 * recorded["train/value_loss"], rel=1e-5)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from proximo import A2C, PPO, RecurrentPPO, make_vec_env
+from proximo import A2C, DAAC, PPG, PPO, TRPO, RecurrentPPO, make_vec_env
 from proximo.errors import NonFiniteError
 from proximo.exploration import IntrinsicReward
 
@@ -153,6 +153,29 @@ def test_normalisation_learns_nothing_from_broken_numbers() -> None:
         assert np.isfinite(statistics.obs_rms.mean).all()
         assert np.isfinite(statistics.ret_rms.var)
         assert is_sound(model)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "skipped", "settings"),
+    [
+        (PPO, 4, {"batch_size": 8, "n_epochs": 2}),
+        (A2C, 1, {}),
+        (DAAC, 6, {"batch_size": 8, "value_epochs": 3}),
+        (TRPO, 8, {"batch_size": 8, "n_critic_updates": 4}),
+        # one epoch of both, a further one of the value, and three of the auxiliary phase
+        (
+            PPG,
+            10,
+            {"batch_size": 8, "value_epochs": 2, "rollouts_per_phase": 1, "aux_epochs": 3, "num_aux_mini_batch": 2},
+        ),
+    ],
+)
+def test_minibatches_that_are_left_out_are_counted(algorithm: Any, skipped: int, settings: dict[str, Any]) -> None:
+    model = algorithm("MlpPolicy", "CartPole-v1", n_steps=16, seed=0, backend="torch", **settings)
+    model.policy.value_net.weight.register_hook(lambda gradient: gradient * torch.inf)
+    with pytest.warns(UserWarning, match="minibatches gave NaN or infinity and were skipped"):
+        model.learn(16, log_interval=None, on_non_finite="skip")
+    assert model.logger.name_to_value["train/skipped_minibatches"] == skipped
 
 
 def test_an_unknown_choice_is_refused() -> None:

@@ -18,16 +18,9 @@ from proximo.learners.ppo import PPOLearner
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.rollout.storage import RolloutBuffer
 
-METRICS = {  # what A2C logs of the learner's metrics, under Stable-Baselines3's names
-    "explained_variance": "explained_variance",
-    "entropy_loss": "entropy_loss",
-    "policy_gradient_loss": "policy_loss",
-    "value_loss": "value_loss",
-    "learning_rate": "learning_rate",
-    "std": "std",
-    "aug_policy_loss": "aug_policy_loss",
-    "aug_value_loss": "aug_value_loss",
-}
+# the learner's metrics that say nothing about one step without a ratio; Stable-Baselines3's A2C logs none of them
+NOT_LOGGED = ("approx_kl", "clip_fraction", "clip_range", "loss", "epochs")
+RENAMED = {"policy_gradient_loss": "policy_loss"}
 
 
 class A2C(OnPolicyAlgorithm):
@@ -110,7 +103,7 @@ class A2C(OnPolicyAlgorithm):
     def train(self) -> None:
         """One gradient step on the whole rollout."""
         metrics = self.learner.update(self.rollout_buffer, self._settings())
-        self._record({logged: metrics[name] for name, logged in METRICS.items() if name in metrics})
+        self._record({RENAMED.get(name, name): value for name, value in metrics.items() if name not in NOT_LOGGED})
 
     def learn(
         self,

@@ -19,7 +19,7 @@ from proximo.config import DAACConfig, UpdateSettings
 from proximo.data import Metrics, Minibatch
 from proximo.files.encoding import register_class
 from proximo.functional.losses import approximate_kl, clip_fraction, clipped_surrogate, entropy_loss, value_errors
-from proximo.learners.metrics import common_metrics
+from proximo.learners.metrics import common_metrics, count_skipped
 from proximo.learners.ppg import normalized
 from proximo.learners.ppo import PPOLearner
 from proximo.networks.decoupled import DecoupledPolicy
@@ -60,13 +60,14 @@ class DAACLearner(PPOLearner):
         update_learning_rate(policy.optimizer, settings.learning_rate)
         if settings.normalize_advantage:
             buffer.advantages = normalized(buffer.advantages, buffer.rollout.valid)
-        metrics = self._epochs(
-            buffer, settings, settings.n_epochs, policy.actor_parameters(),
+        metrics: Metrics = {}
+        self._epochs(
+            metrics, buffer, settings, settings.n_epochs, policy.actor_parameters(),
             lambda batch: self.actor_terms(batch, settings, decoupled.adv_coef),
         )  # fmt: skip
         if self.updates % decoupled.value_frequency == 0:
-            metrics |= self._epochs(
-                buffer, settings, decoupled.value_epochs, policy.critic_parameters(),
+            self._epochs(
+                metrics, buffer, settings, decoupled.value_epochs, policy.critic_parameters(),
                 lambda batch: self.critic_terms(batch, settings),
             )  # fmt: skip
         self.updates += 1
@@ -117,15 +118,17 @@ class DAACLearner(PPOLearner):
 
     def _epochs(
         self,
+        metrics: Metrics,
         buffer: RolloutBuffer,
         settings: UpdateSettings,
         epochs: int,
         parameters: list[nn.Parameter],
         terms_of: Callable[[Minibatch], Terms],
-    ) -> Metrics:
-        """Minibatch steps of one of the two; the mean of each term over those that were taken."""
+    ) -> None:
+        """Minibatch steps of one of the two, which are added to the metrics."""
         step = self.runtime.gradient_step()
         rows: list[Terms] = []
+        skipped = 0
         for epoch in buffer.epochs(self.orders(buffer, epochs), settings.batch_size, self.policy.device):
             for index, batch in enumerate(epoch):
                 with self.runtime.autocast():
@@ -134,18 +137,20 @@ class DAACLearner(PPOLearner):
                 finite = torch.isfinite(norm) & torch.isfinite(terms["loss"].detach())
                 limit = settings.target_kl
                 if limit is not None and bool(finite) and float(terms.get("approx_kl", 0.0)) > 1.5 * limit:
-                    return _means(rows or [terms])
+                    return _add(metrics, rows or [terms], skipped)
                 if step.apply(finite, norm, settings.max_grad_norm):
                     rows.append({name: term.detach() for name, term in terms.items()})
                 elif not settings.skip_non_finite:
                     raise non_finite_update(index)
-        return _means(rows)
+                else:
+                    skipped += 1
+        return _add(metrics, rows, skipped)
 
 
-def _means(rows: list[Terms]) -> Metrics:
-    if not rows:
-        return {}
-    return {name: float(np.mean([float(row[name]) for row in rows])) for name in rows[0]}
+def _add(metrics: Metrics, rows: list[Terms], skipped: int) -> None:
+    """The mean of each term over the minibatches, and how many were left out."""
+    metrics.update({name: float(np.mean([float(row[name]) for row in rows])) for name in (rows[0] if rows else ())})
+    count_skipped(metrics, skipped, len(rows) + skipped)
 
 
 register_class("DAACLearner", DAACLearner)

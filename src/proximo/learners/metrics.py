@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 from proximo.data import Metrics
 from proximo.functional.statistics import explained_variance
@@ -28,3 +29,10 @@ def common_metrics(policy: ActorCriticPolicy, buffer: RolloutBuffer, reduce: Red
     if log_std is not None and log_std.numel():  # hybrid actions may have no continuous part
         metrics["std"] = float(log_std.detach().exp().mean())
     return metrics
+
+
+def count_skipped(metrics: Metrics, skipped: int, minibatches: int) -> None:
+    """Warn of minibatches that ``on_non_finite="skip"`` left out, and add their number to the metrics."""
+    if skipped:
+        warnings.warn(f"{skipped} of {minibatches} minibatches gave NaN or infinity and were skipped", stacklevel=3)
+        metrics["skipped_minibatches"] = metrics.get("skipped_minibatches", 0.0) + float(skipped)

@@ -24,6 +24,7 @@ from proximo.data import Array, Metrics, Minibatch
 from proximo.errors import NonFiniteError
 from proximo.files.encoding import register_class
 from proximo.functional.losses import LossTerms
+from proximo.learners.metrics import count_skipped
 from proximo.learners.ppo import PPOLearner
 from proximo.learners.trust_region import influential
 from proximo.networks.distributions.divergence import kl_from_rows, parameter_rows
@@ -154,7 +155,7 @@ class PPGLearner:
         metrics = self.policy_update(buffer, settings, phases.value_epochs)
         self.phase.add(buffer.rollout)
         if self.phase.full:
-            metrics |= self.auxiliary_update(phases, settings.skip_non_finite)
+            self.auxiliary_update(phases, settings.skip_non_finite, metrics)
             self.phase.clear()
         return metrics
 
@@ -195,17 +196,19 @@ class PPGLearner:
         common = min(settings.n_epochs, value_epochs)
         metrics = self.policy_phase.update(buffer, settings.changed(n_epochs=common))
         surplus = max(settings.n_epochs, value_epochs) - common
-        if value_epochs > common:
-            self._surplus_epochs(buffer, settings, surplus, of_value=True)
-        elif settings.n_epochs > common:
-            metrics["epochs"] += self._surplus_epochs(buffer, settings, surplus, of_value=False)
+        if surplus:
+            begun, taken = self._surplus_epochs(buffer, settings, surplus, of_value=value_epochs > common)
+            metrics["epochs"] += 0 if value_epochs > common else begun
+            count_skipped(metrics, taken.count(False), len(taken))
         return metrics
 
-    def _surplus_epochs(self, buffer: RolloutBuffer, settings: UpdateSettings, epochs: int, of_value: bool) -> int:
-        """Further epochs of the policy or of the value alone; how many were begun before ``target_kl`` ended them."""
+    def _surplus_epochs(
+        self, buffer: RolloutBuffer, settings: UpdateSettings, epochs: int, of_value: bool
+    ) -> tuple[int, list[bool]]:
+        """Further epochs of the policy or of the value alone: how many were begun, and which steps were taken."""
         orders, step = self.policy_phase.orders(buffer, epochs), self.runtime.gradient_step()
         parameters: list[nn.Parameter] | None = None  # those that the loss depends on; the others stay as they are
-        begun = 0
+        begun, taken = 0, list[bool]()
         minibatches = weighted_epochs(
             buffer, orders, settings.batch_size, self.policy.device, settings.normalize_advantage, self.runtime.reduce
         )
@@ -217,11 +220,11 @@ class PPGLearner:
                 parameters = parameters or influential(loss, [p for p in self.policy.parameters() if p.requires_grad])
                 terms, norm = step.shared_gradient(terms, loss, weight, parameters)
                 if settings.target_kl is not None and float(terms.approx_kl) > 1.5 * settings.target_kl:
-                    return begun
-                applied = step.apply(torch.isfinite(norm), norm, settings.max_grad_norm)
-                if not settings.skip_non_finite and not applied:
+                    return begun, taken
+                taken.append(bool(step.apply(torch.isfinite(norm), norm, settings.max_grad_norm)))
+                if not settings.skip_non_finite and not taken[-1]:
                     raise non_finite_update(index)
-        return begun
+        return begun, taken
 
     def _half_of_loss(self, batch: Minibatch, settings: UpdateSettings, of_value: bool) -> tuple[Tensor, LossTerms]:
         terms = self.policy_phase.regularized_terms(batch, settings)
@@ -234,13 +237,16 @@ class PPGLearner:
 
     # -- the auxiliary phase
 
-    def auxiliary_update(self, phases: PPGConfig, skip_non_finite: bool = False) -> Metrics:
+    def auxiliary_update(
+        self, phases: PPGConfig, skip_non_finite: bool = False, metrics: Metrics | None = None
+    ) -> Metrics:
         """Descend ½(V_aux − R)² + ½(V − R)² + kl_coef · KL(old ‖ new) over all rollouts of the phase.
 
         The auxiliary head learns the distance of R from the mean of the phase, and where returns are spread widely
         (games without normalised rewards) the first two terms count in units of their deviation: they would outweigh
-        the divergence, and the policy would be lost.
+        the divergence, and the policy would be lost. What it tells is added to ``metrics``.
         """
+        metrics = {} if metrics is None else metrics
         unit = self._unit_of_returns()
         self.policy.set_training_mode(True)
         optimizer = self.optimizer
@@ -258,8 +264,10 @@ class PPGLearner:
                 for rows, count in zip(parts, self._counts(parts), strict=True):
                     losses.append(self._auxiliary_step(step, rows, old, unit, phases, skip_non_finite, count))
         step.flat.zero_gradients()  # the policy phase has none for the auxiliary head
-        mean = torch.stack(losses).nanmean(dim=0)  # steps that were skipped count as NaN
-        return {"aux_value_loss": float(mean[0]), "kl_loss": float(mean[1])}
+        told = torch.stack(losses)  # of steps that were skipped NaN
+        metrics["aux_value_loss"], metrics["kl_loss"] = told.nanmean(dim=0).tolist()
+        count_skipped(metrics, int(told[:, 0].isnan().sum()), len(told))
+        return metrics
 
     def _counts(self, parts: Sequence[NDArray[np.int64]]) -> list[int]:
         """Rows of each part, with those of other processes."""

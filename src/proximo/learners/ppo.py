@@ -5,7 +5,6 @@ A2C runs through the same learner: one epoch, one batch of everything, the plain
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -32,7 +31,7 @@ from proximo.functional.losses import (
     value_columns,
     value_errors,
 )
-from proximo.learners.metrics import common_metrics
+from proximo.learners.metrics import common_metrics, count_skipped
 from proximo.networks.actor_critic import ActorCriticPolicy
 from proximo.networks.distributions.divergence import parameter_rows
 from proximo.networks.optimizers import update_learning_rate
@@ -185,9 +184,8 @@ class PPOLearner:
         }
         if settings.clip_range_vf is not None:
             metrics["clip_range_vf"] = settings.clip_range_vf
-        if settings.skip_non_finite and (skipped := int(np.isnan(rows[:, -1]).sum())):
-            warnings.warn(f"{skipped} of {len(rows)} minibatches gave NaN or infinity and were skipped", stacklevel=2)
-            metrics["skipped_minibatches"] = float(skipped)
+        if settings.skip_non_finite:
+            count_skipped(metrics, int(np.isnan(rows[:, -1]).sum()), len(rows))
         return metrics
 
 

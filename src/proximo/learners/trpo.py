@@ -22,7 +22,7 @@ from proximo.data import Metrics, Minibatch
 from proximo.errors import NonFiniteError
 from proximo.files.encoding import register_class
 from proximo.functional.losses import normalize, value_columns, value_errors
-from proximo.learners.metrics import common_metrics
+from proximo.learners.metrics import common_metrics, count_skipped
 from proximo.learners.trust_region import (
     assign_values,
     conjugate_gradient,
@@ -134,15 +134,18 @@ class TRPOLearner:
         """Train on one rollout with its advantages; ``settings`` is the configuration with its schedules evaluated."""
         self.policy.set_training_mode(True)
         actor, step = self._improve_policy(buffer, settings, skip_non_finite)
-        value_loss = self._fit_values(buffer, settings, self._critic(actor), skip_non_finite)
-        return {
+        losses = self._fit_values(buffer, settings, self._critic(actor), skip_non_finite)
+        applied = [loss for loss in losses if loss is not None]
+        metrics: Metrics = {
             "policy_objective": step.objective,
-            "value_loss": value_loss,
+            "value_loss": float(torch.stack(applied).mean()) if applied else math.nan,
             "kl_divergence_loss": step.divergence,
             "is_line_search_success": float(step.succeeded),
             "learning_rate": float(settings.learning_rate),  # type: ignore[arg-type]
             **common_metrics(self.policy, buffer, self.runtime.reduce),
         }
+        count_skipped(metrics, len(losses) - len(applied), len(losses))
+        return metrics
 
     # -- the policy: one step along the natural gradient
 
@@ -174,20 +177,15 @@ class TRPOLearner:
 
     def _fit_values(
         self, buffer: RolloutBuffer, settings: TRPOConfig, critic: Sequence[nn.Parameter], skip_non_finite: bool
-    ) -> float:
-        """Least squares to the returns; the mean of the losses of the minibatches that were applied."""
+    ) -> list[Tensor | None]:
+        """Least squares to the returns; the losses of the minibatches, None of one that was skipped."""
         update_learning_rate(self.policy.optimizer, settings.learning_rate)  # type: ignore[arg-type] # evaluated
         step = self.runtime.gradient_step()
-        losses = [
+        return [
             self._fit_minibatch(step, batch, weight, critic, skip_non_finite)
             for _ in range(settings.n_critic_updates)
             for batch, weight in self._epoch(buffer, settings.batch_size)
         ]
-        applied = [loss for loss in losses if loss is not None]
-        if len(applied) < len(losses):
-            skipped = len(losses) - len(applied)
-            warnings.warn(f"{skipped} of {len(losses)} minibatches gave NaN or infinity and were skipped", stacklevel=2)
-        return float(torch.stack(applied).mean()) if applied else math.nan
 
     def _fit_minibatch(
         self,
