@@ -124,6 +124,7 @@ Steps per second end to end in `learn()` (samples per second for updates alone),
 each library in a process of its own; Stable-Baselines3 (sb3-contrib for RecurrentPPO and MaskablePPO) with its better
 thread count and vector environment. "raw env" is the environment under random actions: one on one core, and in the row
 with worker processes all of them, shared out over one process per core at the same time.
+"needed" is what this project asks of itself.
 
 {as_markdown(speed_table(results))}
 

@@ -104,6 +104,7 @@ def main() -> None:
 
 At the default interval of ten minutes. The share counts the saving itself and the question after every iteration
 whether one is due; saving grows the interval where it would take more than 1 % of the time.
+"needed" is what this project asks of itself.
 
 {as_markdown(rows)}
 

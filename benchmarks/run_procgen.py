@@ -110,6 +110,7 @@ def report(medians: dict[str, float], speeds: dict[str, list[float]], seconds: d
 Steps per second of `learn()` over one whole phase ({POLICY_EPOCHS} rollouts of {STEPS_PER_ENV} steps, {AUX_EPOCHS}
 auxiliary epochs of {AUX_BATCHES} minibatches), median of turns taken alternately in one process. "plain PyTorch" is
 `benchmarks/plain_ppg.py`: the same network and batches, eager, channels first, float images, torch's default Adam.
+"needed" is what this project asks of itself.
 
 {as_markdown(rows)}
 

@@ -143,6 +143,7 @@ Steps per second of a whole `train()`, after a warm-up in the same process; medi
 Environments in worker processes, which is the default of `make_rllte_env`, unless the row says otherwise. rllte with
 its better number of threads. Its PPG is mended so far that it runs on a CPU at all; its auxiliary phase is as
 published: it computes all gradients and zeroes them before the step, so it does the work and learns nothing from it.
+"needed" is what this project asks of itself.
 
 {as_markdown(table(results))}
 

@@ -311,6 +311,7 @@ Steps per second; `raw` is the environments alone, with random actions, in two p
 and two are started without a word about threads: one uses the second core where it helps. `one thread` is one process
 that may not. `times` is two processes against one, the median of {TURNS} turns where a number is needed. Messages and
 bytes are those of one of the two processes in an iteration.
+"needed" is what this project asks of itself.
 
 {as_markdown(speed_rows(results))}
 {failed}

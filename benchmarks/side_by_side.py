@@ -113,6 +113,7 @@ def main() -> None:
 
 Steps per second in `learn()` on CartPole-v1 with 4 environments, best of {words.turns} turns: one training bound to one
 core, and two at once on all cores, as they start, without a word about threads.
+"needed" is what this project asks of itself.
 
 {as_markdown(rows)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "_tools"))
 
@@ -67,3 +68,12 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 copybutton_exclude = ".linenos, .gp, .go"
+
+
+def mark_options(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Let the style keep the flags of the command line on one line: browsers break them behind each hyphen."""
+    context["body"] = context.get("body", "").replace('<span class="pre">--', '<span class="pre option">--')
+
+
+def setup(app: Any) -> None:
+    app.connect("html-page-context", mark_options)

@@ -32,10 +32,11 @@ class Tally:
 
     def write(self, path: Path) -> None:
         """Write the table; kinds that were not tried this time keep the row they have, with its date."""
-        written = path.read_text().splitlines() if path.exists() else []
-        kept = {line.split("|")[1].strip(): line for line in written if line.startswith("| ")}
+        written = path.read_text() if path.exists() else "# Faults tried and passed\n\n"
+        kept = {line.split("|")[1].strip(): line for line in written.splitlines() if line.startswith("| ")}
         kept.pop("fault", None)
-        path.write_text(f"# Faults tried and passed\n\n{as_table({**kept, **self.rows()})}\n")
+        above = written.partition("| fault")[0]
+        path.write_text(f"{above}{as_table({**kept, **self.rows()})}\n")
 
 
 def as_table(rows: Mapping[str, str]) -> str:

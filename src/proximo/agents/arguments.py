@@ -27,12 +27,13 @@ SHARED_ARGUMENTS = {
     "precision": "float32, or bf16 to run forward passes and losses under autocast, by PyTorch.",
     "intrinsic_reward": "A reward for what is new, of proximo.exploration, such as RND(); it is logged apart.",
     "augmentation": "A change of observations that policy and value shall not mind, such as RandomShift(); for Dict "
-    "observations a dictionary of them (DrAC, Raileanu et al. 2020). Or Mirror(…), for tasks with a symmetry.",
+    "observations a dictionary of them (DrAC, Raileanu et al. 2020). PPO, A2C and MaskablePPO also take Mirror(…), for "
+    "tasks with a symmetry.",
     "distributed": "Whether to train together with the other processes that torchrun started, and how: gathered (each "
     "learns from all rows) or sharded (each from its own); True is gathered on the fused backend, sharded on torch.",
     "config": "The algorithm's hyperparameters.",
     "monitor_wrapper": "Whether a single environment without a Monitor gets one.",
-    "learner_class": "A learner of your own, derived from this algorithm's: see docs/architecture.md.",
+    "learner_class": "A learner of your own, derived from this algorithm's: see docs/guides/own-losses.md.",
 }
 
 
