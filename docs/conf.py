@@ -72,7 +72,8 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 def mark_options(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Let the style keep the flags of the command line on one line: browsers break them behind each hyphen."""
-    context["body"] = context.get("body", "").replace('<span class="pre">--', '<span class="pre option">--')
+    if "body" in context:
+        context["body"] = context["body"].replace('<span class="pre">--', '<span class="pre option">--')
 
 
 def setup(app: Any) -> None:

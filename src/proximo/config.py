@@ -95,7 +95,7 @@ def one_of(*choices: str) -> Check:
 def describe_fields(configuration: type[Any]) -> str:
     """A line for each hyperparameter of a dataclass: its name, its default and its meaning."""
     lines = (f"{item.name} (default {item.default!r}): {item.metadata['meaning']}" for item in fields(configuration))
-    return "\n".join(textwrap.fill(line, 112, subsequent_indent="    ") for line in lines)
+    return "\n".join(textwrap.fill(line, 112, subsequent_indent="    ", break_on_hyphens=False) for line in lines)
 
 
 def describe_constructor(owner: type[Any], meanings: Mapping[str, str]) -> str:
@@ -105,7 +105,7 @@ def describe_constructor(owner: type[Any], meanings: Mapping[str, str]) -> str:
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             default = "" if parameter.default is parameter.empty else f" (default {_shown(parameter.default)})"
             line = f"{name}{default}: {meanings.get(name, '')}".strip()
-            lines.append(textwrap.fill(line, 112, subsequent_indent="    "))
+            lines.append(textwrap.fill(line, 112, subsequent_indent="    ", break_on_hyphens=False))
     return "\n    Arguments:\n" + textwrap.indent("\n".join(lines), " " * 8) + "\n    "
 
 

@@ -14,6 +14,7 @@ import pytest
 from document_pages import DOCS, PAGES, blocks_of, name_of
 
 import proximo
+from proximo.agents.arguments import SHARED_ARGUMENTS
 from proximo.networks.actor_critic import ActorCriticCnnPolicy
 
 sys.path.insert(0, str(DOCS / "_tools"))
@@ -69,6 +70,13 @@ def test_help_shows_every_argument(owner: type) -> None:
     text = pydoc.plain(pydoc.render_doc(owner))
     for name in public.arguments(owner):
         assert re.search(rf"^ \|\s+{name}(?: \(default .*)?: \S", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("algorithm", sorted(proximo.ALGORITHMS.values()))
+def test_a_description_is_shown_as_it_was_written(algorithm: str) -> None:
+    """No word is broken where a line is."""
+    shown = public.meanings(getattr(proximo, algorithm))
+    assert {name: text for name, text in SHARED_ARGUMENTS.items() if shown.get(name, text) != text} == {}
 
 
 def test_a_class_without_descriptions_is_noticed() -> None:

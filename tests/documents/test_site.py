@@ -61,6 +61,19 @@ def test_a_path_breaks_between_names() -> None:
     assert "<h1>src/<wbr>proximo/<wbr>functional/<wbr>advantages.py</h1>" in page
 
 
+def test_a_flag_of_the_command_line_is_not_broken(browser: Browser, address: str) -> None:
+    browser.open(f"{address}/command-line.html", PHONE)
+    lines = browser.evaluate("[...document.querySelectorAll('article .option')].map(e => e.getClientRects().length)")
+    assert len(lines) > 50
+    assert set(lines) == {1}
+
+
+def test_the_table_of_speeds_fits_a_phone(browser: Browser, address: str) -> None:
+    browser.open(f"{address}/index.html", PHONE)
+    tables = "[...document.querySelectorAll('.table-wrapper')].map(e => [e.scrollWidth, e.clientWidth])"
+    assert all(needed <= given for needed, given in browser.evaluate(tables))
+
+
 @pytest.mark.parametrize("name", ["nn", "nc"])  # of modules, of classes
 def test_dark_code_underlines_no_names(browser: Browser, address: str, name: str) -> None:
     browser.open(f"{address}/getting-started.html", dark=True)
