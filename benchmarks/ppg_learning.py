@@ -144,7 +144,7 @@ def plot(runs: list[dict[str, Any]]) -> None:
     for unused in axes.flat[len(names) :]:
         unused.set_axis_off()
     for axis, name in zip(axes.flat, names, strict=False):
-        for kind, color in (("PPO", "tab:gray"), ("PPG", "tab:blue")):
+        for kind, color in (("PPO", "tab:blue"), ("PPG", "tab:orange")):
             curves = [run["curve"] for run in runs if run["task"] == name and run["algorithm"] == kind]
             grid = np.linspace(max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves), 200)
             values = np.array([np.interp(grid, *np.transpose(curve)) for curve in curves])
