@@ -66,7 +66,11 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
         NotImplementedError,
         ["Text", "use Box, Discrete"],
     ),
-    "infinite actions": (lambda: ppo(env=SpacesEnv(VECTOR, INFINITE)), ValueError, ["inf", "finite", "RescaleAction"]),
+    "infinite actions": (
+        lambda: ppo(env=SpacesEnv(VECTOR, INFINITE)),
+        ValueError,
+        ["inf", "finite", "TransformAction"],
+    ),
     "2-D bits": (
         lambda: ppo(env=SpacesEnv(VECTOR, spaces.MultiBinary([2, 2]))),
         NotImplementedError,
@@ -177,7 +181,7 @@ CONSTRUCTOR: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "infinite part of hybrid actions": (
         lambda: ppo(env=SpacesEnv(VECTOR, spaces.Tuple([CHOICE, INFINITE]))),
         ValueError,
-        ["inf", "finite", "RescaleAction"],
+        ["inf", "finite", "TransformAction"],
     ),
     "no sequence in a batch of one": (
         lambda: recurrent(n_steps=128, batch_size=1, normalize_advantage=False),
@@ -493,3 +497,9 @@ def test_a_model_needs_an_environment() -> None:
 def test_steps_are_a_number(steps: Any) -> None:
     with pytest.raises(TypeError, match="expected a number of steps"):
         ppo().learn(steps)
+
+
+def test_the_advice_for_infinite_actions_can_be_followed() -> None:
+    space = spaces.Box(-2.0, 3.0, (2,), np.float32)
+    env = gym.wrappers.TransformAction(SpacesEnv(VECTOR, INFINITE), lambda action: action, space)
+    assert ppo(env=env).action_space == space

@@ -127,6 +127,23 @@ def test_names_that_meet_get_longer(tmp_path: Path) -> None:
     assert set(report.metadata["inputs"]) == {"observation/action", "observation/noise", "noise"}
 
 
+@pytest.mark.parametrize("kind", ["observation", "action"])
+@pytest.mark.parametrize(
+    "name",
+    ['"+str(__import__("os").mkdir("made"))+"', '+str(__import__("os").mkdir(\'made\'))+""', "it's", "a\\b", "a\nb"],
+)
+def test_names_become_no_code(kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's export would run the first two, which a stranger's model file may hold."""
+    monkeypatch.chdir(tmp_path)
+    space = spaces.Dict({name: spaces.Box(-1.0, 1.0, (2,)), "other": spaces.Box(-1.0, 1.0, (2,))})
+    given = (space, ACTIONS["box"]) if kind == "observation" else (VECTOR, space)
+    policy = "MultiInputPolicy" if kind == "observation" else "MlpPolicy"
+    model = PPO(policy, RandomObservations(*given), **SMALL)
+    with pytest.raises(ExportError, match="no quotes, backslashes or control characters"):
+        model.export(tmp_path / "policy.pt2")
+    assert not list(tmp_path.iterdir())
+
+
 class FirstPartOnly(BaseFeaturesExtractor):
     def __init__(self, observation_space: Any) -> None:
         super().__init__(observation_space, 2)

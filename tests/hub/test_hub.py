@@ -370,6 +370,19 @@ def test_a_configuration_imports_no_package(run, hub, tmp_path):
     assert "session" not in (folder / "config.toml").read_text()
 
 
+def test_arguments_of_an_environment_that_may_name_things_are_said(run, hub, tmp_path):
+    offer(run, hub)
+    files = hub.repositories[REPOSITORY]
+    config = files["config.toml"]
+    files["config.toml"] = config + b"\n[env_kwargs]\nsutton_barto_reward = true\nmax_episode_steps = 9\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pull(REPOSITORY, tmp_path / "numbers")
+    files["config.toml"] = config + b'\n[env_kwargs]\nsize = 3\nvehicle = "os.system"\nconfig = { type = "os" }\n'
+    with pytest.warns(UserWarning, match=r"'CartPole-v1' more than numbers: 'vehicle', 'config'; .*read env_kwargs"):
+        pull(REPOSITORY, tmp_path / "texts")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

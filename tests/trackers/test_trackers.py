@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -110,7 +111,8 @@ def test_mlflow(resumed):
     same(tracked, progress(run))
     assert stored.data.params["env"] == "CartPole-v1"
     assert stored.data.params["n_timesteps"] == "768"
-    assert stored.data.tags["changed.n_timesteps"] == "1024"
+    changed = {key: text for key, text in stored.data.tags.items() if key.startswith("changed.")}
+    assert changed == {"changed.n_timesteps": "1024"}
     assert "film/step_512.gif" in [file.path for file in client.list_artifacts(only.info.run_id, "film")]
     assert [file.path for file in client.list_artifacts(only.info.run_id, "model")] == ["model/model.zip"]
     result = json.loads((run / "result.json").read_text())["evaluation"]["episode_rewards"]
@@ -225,6 +227,46 @@ raise ValueError("something broke")
     assert done.returncode == 1
     stored = mlflow_run(tmp_path / "run")
     assert (stored.info.status, stored.data.metrics["train/loss"]) == ("FAILED", 0.5)
+
+
+def wandb_steps(run: Path, wanted: int) -> list[int]:
+    """The steps in a run's files, once there are as many as wanted: another process writes them a little later."""
+    deadline = time.monotonic() + 120
+    while True:
+        files = list(run.glob("wandb/offline-run-*/*.wandb"))
+        steps = [row["_step"] for row in wandb_history(run)] if all(file.stat().st_size for file in files) else []
+        if len(steps) >= wanted or time.monotonic() > deadline:
+            return steps
+        time.sleep(0.1)
+
+
+def test_what_kill_takes_from_wandb_comes_again(tmp_path):
+    """All steps but the last are in wandb's file soon; the record says so, and a resumed run writes the last."""
+    code = """
+import sys
+from proximo.training.trackers import make_tracker
+tracker = make_tracker("wandb", "run")
+for step in range(0, 1280, 64):
+    tracker.write({"train/loss": 0.5 * step}, {"train/loss": ()}, step)
+sys.stdout.write("logged\\n")
+sys.stdout.flush()
+sys.stdin.read()
+"""
+    (tmp_path / "run").mkdir()
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"logged\n"
+        kept = wandb_steps(tmp_path / "run", 19)
+        process.kill()
+    assert kept == list(range(0, 1216, 64))
+    assert identity(tmp_path / "run", "wandb")["step"] == kept[-1]
+    again = make_tracker("wandb", tmp_path / "run", resume=True)
+    assert again.run.settings.x_transaction_log_flush_interval == 1.0, "wandb's own is 15 seconds"
+    for step in kept[-1], kept[-1] + 64:
+        again.write({"train/loss": 0.5 * step}, {"train/loss": ()}, step)
+    again.finish("finished")
+    assert wandb_steps(tmp_path / "run", 20) == [*kept, kept[-1] + 64]
+    assert identity(tmp_path / "run", "wandb")["step"] == kept[-1] + 64
 
 
 def test_a_store_that_fails_does_not_end_the_training(tmp_path, monkeypatch):
@@ -350,6 +392,15 @@ def test_a_store_that_cannot_be_used_is_said_before_anything_is_made(tmp_path, m
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "other").as_uri())
     assert main(["train", *SHORT, "--track", "mlflow", "--runs-dir", str(tmp_path / "runs")]) == 2
     assert "MLflow's store cannot be used" in capfd.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("name", "variable"), [("wandb", "WANDB_DIR"), ("trackio", "TRACKIO_DIR")])
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_made(name, variable, tmp_path, monkeypatch, capfd):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(variable, str(tmp_path / "file" / "folder"))
+    assert main(["train", *SHORT, "--track", name, "--runs-dir", str(tmp_path / "runs")]) == 2
+    assert f"{variable} names no folder to keep runs in" in capfd.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 

@@ -153,8 +153,8 @@ def check_spaces(observation_space: Space, action_space: Space, use_sde: bool) -
     for space in leaves(action_space):
         if isinstance(space, spaces.Box) and not np.isfinite(np.stack([space.low, space.high])).all():
             raise ArgumentValueError(
-                f"action space {space} has an infinite bound; a continuous action needs finite low and high "
-                "(wrap the environment in gymnasium.wrappers.RescaleAction or ClipAction)"
+                f"action space {space} has an infinite bound; a continuous action needs finite low and high. Give the "
+                "environment a space with bounds: gymnasium.wrappers.TransformAction(env, lambda action: action, space)"
             )
     if use_sde and not isinstance(action_space, spaces.Box):
         raise ValueError(f"use_sde=True needs continuous (Box) actions, this environment takes {action_space}")

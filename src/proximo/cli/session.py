@@ -389,8 +389,9 @@ class Session:
         if self.model.rank != 0:
             return Logger(None, [])
         logger = self.run.make_logger(trackers_of(self.arguments), resume=self.resumed)
+        config = self.run.folder.read_config()  # as a resumed run has it too: TOML knows no tuples
         for tracker in logger.trackers:
-            tracker.write_config(self.run.config.as_table())
+            tracker.write_config(config)
         return logger
 
     def _conclude(self, evaluation: Evaluation | None, logger: Logger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from proximo.data import Array
 from proximo.errors import ExportError
 from proximo.export.pipeline import PLAIN, parts_of
+from proximo.files.plain_text import brief
 from proximo.functional.actions import leaves, mask_groups
 from proximo.functional.spaces import NestedObservation, Space
 from proximo.networks.distributions import StateDependentNoiseDistribution
@@ -89,6 +91,8 @@ def make_interface(policy: Any, observation_space: Space, stochastic: bool, mask
         raise ExportError(f"action masks need discrete choices, but the actions are {policy.action_space}")
     state = _state(policy)
     actions = _actions(policy.action_space)
+    _check_names(actions)
+    _check_names(parts_of(observation_space))
     taken = {MASKS, NOISE, START, *(f"{prefix}{name}" for prefix in ("", "next_") for name in STATE)}
     taken |= {port.name for port in actions.values()}
     return Interface(
@@ -101,6 +105,16 @@ def make_interface(policy: Any, observation_space: Space, stochastic: bool, mask
         state=state,
         next_state=tuple(Port(f"next_{port.name}", port.shape, port.dtype, 1) for port in state),
     )
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """PyTorch pastes names of inputs into Python code, which it runs; and a stranger's model file says these names."""
+    for name in names:
+        if not name.isprintable() or set(name) & set("'\"\\"):
+            raise ExportError(
+                f"a part is called {brief(name)}; in the names of what is exported no quotes, backslashes or control "
+                "characters are allowed"
+            )
 
 
 def _observations(space: Space, taken: set[str]) -> dict[str, Port]:

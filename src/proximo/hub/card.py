@@ -118,7 +118,8 @@ model, env = load_agent(Run.open(folder), n_envs=1, seed=0)
 print(evaluate(model, env, 10{masking}))
 ```
 
-Nothing in the repository is run: the model file is read as data, and the configuration names only what Proximo has.
+Nothing in the repository is run: the model file is read as data, and the configuration names an environment, its \
+arguments, and what Proximo has.
 
 ## Configuration
 

@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import proximo
 from proximo import ALGORITHMS
 from proximo.errors import ModelFileError
 from proximo.files.normalizer_file import read_normalizer
-from proximo.files.plain_text import brief, read_toml
+from proximo.files.plain_text import brief, read_toml, shown
 from proximo.files.sb3_archive import read_sb3_archive
 from proximo.hub.card import public_config
 from proximo.hub.client import HubError, check_repository, hub_client, saying_what_failed
@@ -102,12 +103,13 @@ def _own_config(path: Path, env: str | None) -> dict[str, Any] | None:
     if not isinstance(named, str) or table.get("algo") not in list(ALGORITHMS):
         raise HubError(f"its {CONFIG} says env {brief(named)} and algo {brief(table.get('algo'))}; expected a run's")
     try:
-        Preset.from_row(CONFIG, table)  # refuses wrappers that are none of the list
+        preset = Preset.from_row(CONFIG, table)  # refuses wrappers that are none of the list
     except ValueError as error:
         raise HubError(str(error)) from error
     if ":" in named and env is None:
         _warn_of_unknown(f"{CONFIG} names {brief(named)}, which would import a package")
         return None
+    _warn_of_arguments(preset.env_kwargs, env or named)
     return {**table, "env": env or named}
 
 
@@ -140,6 +142,16 @@ def _convert(source: Path, target: Path, choice: Choice, downloads: Path, env: s
     # of the preset the environments; the hyperparameters are those of the file
     row = replace(preset, arguments={}, normalize=normalize or False).as_row()
     return {"env": env, "algo": algo, "seed": 0, "preset": preset.name, **row}
+
+
+def _warn_of_arguments(env_kwargs: Mapping[str, Any], env: str) -> None:
+    """A text may name a file to read, or, to the environments of some packages, a class to import."""
+    if texts := [name for name, value in env_kwargs.items() if not isinstance(value, int | float)]:
+        warnings.warn(
+            f"{CONFIG} gives the environment {brief(env)} more than numbers: {shown(texts)}; what it does with them is "
+            f"up to its package, so read env_kwargs in {CONFIG} before you play it",
+            stacklevel=2,
+        )
 
 
 def _warn_of_unknown(reason: str) -> None:

@@ -52,7 +52,7 @@ class TrackedRun(Tracker):
         self.folder = Path(folder).resolve()
         self.resumes = resume
         self._record = RunRecord(self.folder / f"{self.name}.json", resume)
-        self._tracked_before = self._record.step
+        self._tracked_before = self._last_step = self._record.step
         self._is_closed = False
         self._refused: set[str] = set()
         self._record.identity = self._open(self._record.identity, group)
@@ -78,6 +78,10 @@ class TrackedRun(Tracker):
     @abstractmethod
     def _write_values(self, values: dict[str, float | str], step: int) -> None:
         """Numbers and texts of one step."""
+
+    def _kept_after(self, step: int) -> int:
+        """The last step that the tracker would still have if this process were killed now, after ``step``."""
+        return step
 
     @abstractmethod
     def _write_config(self, config: Mapping[str, Any]) -> None: ...
@@ -107,7 +111,8 @@ class TrackedRun(Tracker):
                 self._write_other(key, value, step)
         with self._failing_as_warning("metrics"):
             self._write_values(values, step)
-        self._record.write(step)
+            self._record.write(self._kept_after(step))
+            self._last_step = step
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         with self._failing_as_warning("the configuration"):
@@ -133,6 +138,7 @@ class TrackedRun(Tracker):
         atexit.unregister(self._finish_at_exit)
         with self._failing_as_warning("the end of the run"):
             self._finish(ending)
+            self._record.write(self._last_step)
         self._record.close()
 
     # -------------------------------------------------------------------------------------------------------- details
@@ -219,6 +225,22 @@ class RunRecord:
 
     def close(self) -> None:
         self._file.close()
+
+
+def check_folder(variable: str) -> None:
+    """Raise if a tracker could not write to the folder that its environment variable names, if that is set.
+
+    wandb goes on among the temporary files instead, trackio without a store, and both say so where nobody may see it.
+    """
+    folder = os.environ.get(variable)
+    if not folder:
+        return
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.R_OK | os.W_OK):
+            raise PermissionError(f"{folder!r} may not be written")
+    except OSError as error:
+        raise TrackerError(f"{variable} names no folder to keep runs in: {error}; set it to one of your own") from error
 
 
 def run_title(folder: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from proximo.errors import MissingExtraError
 from proximo.training.log_formats import Ending
-from proximo.training.trackers.base import TrackedRun, TrackerError, run_title
+from proximo.training.trackers.base import TrackedRun, TrackerError, check_folder, run_title
 
 
 class TrackioRun(TrackedRun):
@@ -27,6 +27,7 @@ class TrackioRun(TrackedRun):
     def check(cls) -> None:
         if importlib.util.find_spec("trackio") is None:
             raise MissingExtraError("trackio", "trackio", "tracking with trackio")
+        check_folder("TRACKIO_DIR")
 
     def _open(self, identity: Mapping[str, str], group: str | None) -> dict[str, str]:
         import trackio

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 from proximo.errors import MissingExtraError
 from proximo.training.log_formats import Ending
-from proximo.training.trackers.base import TrackedRun, TrackerError, run_title
+from proximo.training.trackers.base import TrackedRun, TrackerError, check_folder, run_title
 
+FLUSH_SECONDS = 1.0  # what kill -9 takes from a run's file
 EXIT_CODES: dict[Ending, int] = {"finished": 0, "failed": 1, "interrupted": 130}
 
 
@@ -31,6 +32,7 @@ class WandbRun(TrackedRun):
             raise MissingExtraError("wandb", "wandb", "tracking with Weights & Biases")
         import wandb
 
+        check_folder("WANDB_DIR")
         # a prompt for the key would go unseen: the command line keeps what libraries print away from the terminal
         is_offline = wandb.setup().settings.mode in ("offline", "disabled", "dryrun")
         try:
@@ -60,7 +62,7 @@ class WandbRun(TrackedRun):
                 dir=None if "WANDB_DIR" in os.environ else str(self.folder),
                 resume="allow" if identity else None,
                 reinit="create_new",  # a run that the program has open is its own
-                settings=wandb.Settings(console="off"),
+                settings=_settings(),
             )
         except (wandb.Error, OSError, ValueError) as error:
             raise self._refusal(str(error)) from error
@@ -68,6 +70,9 @@ class WandbRun(TrackedRun):
 
     def _write_values(self, values: dict[str, float | str], step: int) -> None:
         self.run.log(values, step=step)
+
+    def _kept_after(self, step: int) -> int:
+        return self._last_step  # wandb keeps a step back until the next one comes: a film may belong to it
 
     def _write_config(self, config: Mapping[str, Any]) -> None:
         self.run.config.update(dict(config), allow_val_change=True)
@@ -89,3 +94,12 @@ class WandbRun(TrackedRun):
 
     def _finish(self, ending: Ending) -> None:
         self.run.finish(exit_code=EXIT_CODES[ending])
+
+
+def _settings() -> Any:
+    import wandb
+
+    settings = wandb.Settings(console="off")
+    if hasattr(settings, "x_transaction_log_flush_interval"):  # wandb's own is 15 seconds
+        settings.x_transaction_log_flush_interval = FLUSH_SECONDS
+    return settings
