@@ -98,7 +98,7 @@ def evaluate(
     render: bool = False,
     callback: StepCallback | None = None,
     warn: bool = True,
-    use_masking: bool = False,
+    use_masking: bool | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Evaluation:
     """Play ``n_eval_episodes`` episodes in ``env`` (anything that ``as_vec_env`` takes) with ``model``'s actions.
@@ -107,9 +107,12 @@ def evaluate(
     Returns and lengths are those of a ``Monitor`` where there is one, so that reward scaling and lost lives above it do
     not count. ``callback(locals, globals)`` is called after each step once for every environment that still plays its
     share; ``locals`` holds ``i``, ``reward``, ``done`` and ``info`` of it beside the variables of the whole step.
-    ``use_masking`` tells the model at every step which actions the environments' ``action_masks()`` allow.
+    ``use_masking`` tells the model at every step which actions the environments' ``action_masks()`` allow; left out, it
+    is true for an algorithm that masks by itself (MaskablePPO).
     ``progress`` is told after each step how many episodes have ended.
     """
+    if use_masking is None:
+        use_masking = getattr(model, "masks_actions", False)
     if n_eval_episodes < 1:
         raise ValueError(f"n_eval_episodes is {n_eval_episodes}; an evaluation needs at least one episode")
     vec_env = _vector_env_as_given(env)

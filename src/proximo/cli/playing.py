@@ -98,14 +98,7 @@ def evaluate_run(
     with closing(env), counting("evaluating", max(own, 1), "episodes") as display:
         found = Evaluation((), ())
         if own:
-            found = evaluate(
-                model,
-                env,
-                own,
-                deterministic=deterministic,
-                use_masking=masks_actions(run.config.algo),
-                progress=display.update,
-            )
+            found = evaluate(model, env, own, deterministic=deterministic, progress=display.update)
         return found if group is None else Evaluation.joined(group.gather(found, "an evaluation"))
 
 

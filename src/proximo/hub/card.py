@@ -83,7 +83,6 @@ def _metadata(subject: Subject) -> str:
 def _text(subject: Subject) -> str:
     evaluation, name = subject.evaluation, subject.name
     (_, low, high), episodes = evaluation.interval, len(evaluation.episode_rewards)
-    masking = ", use_masking=True" if subject.algo == "maskable_ppo" else ""
     extras = ",".join(["hub", *extras_of(subject.env)])
     film = {"gif": f"\n![The agent at play]({subject.film})\n", "mp4": "\nThe film is `replay.mp4`.\n"}
     return f"""# {subject.title} on {subject.env}
@@ -115,7 +114,7 @@ from proximo.hub import pull
 
 folder = pull("{subject.repository}")
 model, env = load_agent(Run.open(folder), n_envs=1, seed=0)
-print(evaluate(model, env, 10{masking}))
+print(evaluate(model, env, 10))
 ```
 
 Nothing in the repository is run: the model file is read as data, and the configuration names an environment, its \
