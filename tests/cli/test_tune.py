@@ -15,9 +15,10 @@ import pytest
 
 from proximo.cli import tune_session
 from proximo.cli.main import main
-from proximo.cli.tune import Tune, parse_arguments, planned, session_words, train_words
+from proximo.cli.tune import Tune, joined, parse_arguments, planned, session_words, train_words
 from proximo.training.journal import read_journal
 from proximo.tuning import Study
+from proximo.tuning.study import StudyError
 
 SPACE = """
 [gamma]
@@ -52,8 +53,8 @@ def test_a_study_that_was_killed_goes_on_and_trains_no_step_twice(tmp_path):
         process.communicate()
     finally:
         process.kill()
-    going_on = proximo("tune", "--study", "mine", "--jobs", "2", folder=tmp_path)
-    printed, _ = going_on.communicate(timeout=300)
+    going_on = proximo("tune", "--study", "mine", *words, folder=tmp_path)  # the same command
+    printed, _ = going_on.communicate(timeout=600)
     assert going_on.returncode == 0, printed
     study = Study.open(tmp_path / "mine")
     assert study.is_over()
@@ -74,7 +75,7 @@ def test_a_study_that_was_killed_goes_on_and_trains_no_step_twice(tmp_path):
 
 
 def wait_for(condition, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not condition():
         if time.monotonic() > deadline or process.poll() is not None:
             raise TimeoutError(process.communicate()[0])
@@ -117,13 +118,29 @@ def test_what_cannot_be_tuned_is_refused_before_there_is_a_folder(words, message
     [
         (["CartPole-v1"], "is of Pendulum-v1, not of CartPole-v1; give another --study"),
         (["--algo", "a2c"], "is of ppo, not of a2c"),
-        (["--seeds", "5"], "takes no --seeds"),
+        (["--seeds", "5"], "has --seeds 3, not 5; leave it out"),
+        (["--seeds", "3", "--print-space"], "takes no --print-space"),
+        (["--preset", "none"], "began with other values than --preset has now"),
         (["--trials", "2"], "has 3 trials, 2 are fewer"),
     ],
 )
 def test_a_study_of_another_kind_is_refused(words, message, pendulum_study, capsys):
     assert main(["tune", *words, "--study", str(pendulum_study)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_command_that_began_a_study_goes_on_with_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("start.toml").write_text(START)
+    Path("space.toml").write_text(SPACE)
+    words = ["--preset", "start.toml", "--space", "space.toml", "--envs", "4", "--rungs", "2", "--study", "mine"]
+    arguments = parse_arguments(words)
+    study = Study.create(Path("mine"), *planned(arguments))
+    there = joined(arguments, study.path)
+    assert (there.settings, there.space.as_table()) == (study.settings, study.space.as_table())
+    Path("space.toml").write_text(SPACE.replace("0.999", "0.99"))
+    with pytest.raises(StudyError, match="began with other values than --space has now"):
+        joined(arguments, study.path)
 
 
 def test_the_space_is_shown_and_read_again(tmp_path, capsys):

@@ -67,7 +67,8 @@ def words_of_each(words: Sequence[str]) -> list[str]:
     kept: list[str] = []
     waiting = iter(words)
     for word in waiting:
-        name, equals, value = word.partition("=")
+        written, equals, value = word.partition("=")
+        name = written.replace("_", "-")  # either is read
         if name in OWN_FLAGS:
             if not equals:
                 next(waiting, None)

@@ -63,6 +63,8 @@ class GroupSession(TrainingSession):
         self._report()
         if self.signal_number is not None:
             return 128 + self.signal_number
+        if any(training.state == "failed" for training in self.trainings):
+            return FAILED
         return max(training.code or 0 for training in self.trainings)
 
     def _take_up_what_is_there(self) -> None:
@@ -98,21 +100,20 @@ class GroupSession(TrainingSession):
         training.start(words, self.jobs)
 
     def _end(self, training: Training) -> None:
-        code = FAILED if training.process is None else training.process.returncode
         training.process = None
         if training.run is not None and training.run.folder.read_result() is not None:
-            state = "done" if training.run.is_over() else "paused"
-            training.state, training.code = state, code  # 1 where the return of --until was not reached
+            # with code 1 where the return of --until was not reached
+            training.state = "done" if training.run.is_over() else "paused"
         elif self.signal_number is not None:
-            training.state, training.code = "stopped", code
+            training.state = "stopped"
         else:
-            training.state, training.code = "failed", FAILED
+            training.state = "failed"
 
     def _report(self) -> None:
         runs, evaluations = [], []
         for training in self.trainings:
             if training.state == "failed":
-                output().print(f"[red]seed {training.seed} failed:[/] {escape(training.last_line())}", soft_wrap=True)
+                output().print(f"[red]seed {training.seed} failed:[/] {escape(training.reason())}", soft_wrap=True)
                 output().print(f"  all that it printed: {escape(shown_path(training.log))}", soft_wrap=True)
             result = None if training.run is None else training.run.folder.read_result()
             if training.run is not None and result is not None and result["evaluation"] is not None:

@@ -47,6 +47,7 @@ class Training:
     run: Run | None = None
     latest: dict[str, Any] = field(default_factory=dict)  # the newest value of each metric
     _offset: int = 0
+    _log_start: int = 0  # of what this process printed: the log has earlier ones' lines too
 
     @property
     def steps(self) -> int:
@@ -69,6 +70,7 @@ class Training:
     def start(self, words: Sequence[str], jobs: int) -> None:
         """Start ``proximo train`` with these words, as one of so many at a time; what it prints goes to the log."""
         with self.log.open("ab") as log:
+            self._log_start = log.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "proximo", "train", *words, *(["--debug"] if is_debugging() else [])],
                 stdin=subprocess.DEVNULL,
@@ -81,7 +83,9 @@ class Training:
         self.state = "starting"
 
     def has_ended(self) -> bool:
-        return self.process is not None and self.process.poll() is not None
+        if self.process is not None:
+            self.code = self.process.poll()
+        return self.process is not None and self.code is not None
 
     def look(self, run: Run | None) -> None:
         """Read what the training has written since the last look."""
@@ -105,11 +109,19 @@ class Training:
             for line in whole.splitlines():
                 self.latest.update(json.loads(line))
 
-    def last_line(self) -> str:
-        """What the training said last: when it failed, why."""
-        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    def reason(self) -> str:
+        """Why it failed: the error that it told, else the signal that ended it, else what it said last."""
+        with self.log.open("rb") as stream:
+            stream.seek(self._log_start)
+            text = stream.read().decode("utf-8", "replace")
+        lines = [line for line in text.splitlines() if line.strip()]
         wrong = [line for line in lines if re.match(r"error: |[\w.]+(Error|Exception): ", line)]
-        return (wrong or lines or ["it printed nothing"])[-1]
+        last = (wrong or lines or ["it printed nothing"])[-1]
+        if wrong or self.code is None or self.code >= 0:
+            return last
+        short = ", as the system does where memory is short" if -self.code == signal.SIGKILL else ""
+        said = f"it had said last: {lines[-1]}" if lines else "it had printed nothing"
+        return f"{signal.Signals(-self.code).name} ended it{short}; {said}"
 
 
 def end_with_parent() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -103,7 +104,9 @@ class Tune:
 
 
 JOINING = ("study", "env", "algo", "trials", "jobs", "runs_dir")
-"""What may be given with a study that is there; all else is as it was started."""
+"""What may be given with a study that is there; all else must be as it was started."""
+START_FILES = ("preset", "space")
+"""What names a file, or a preset, of which the study keeps the content."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -112,7 +115,6 @@ def run(words: Sequence[str]) -> int:
     from proximo.cli.console import output
     from proximo.cli.tune_session import TuneSession
     from proximo.cores import usable_cores
-    from proximo.training.run_folder import to_toml
     from proximo.tuning.study import Study, require_optuna
 
     require_optuna()
@@ -121,9 +123,13 @@ def run(words: Sequence[str]) -> int:
     else:
         settings, space = planned(arguments)
         if arguments.print_space:
+            from proximo.training.run_folder import to_toml
+
             output().print(to_toml(space.as_table()), markup=False, end="")
             return 0
         study = Study.create(study_folder(arguments, settings), settings, space)
+        if study.settings != settings:  # another process was first
+            study = joined(arguments, study.path)
     return TuneSession(study, arguments.jobs or usable_cores()).finish()
 
 
@@ -148,20 +154,68 @@ def joined(arguments: Tune, path: Path) -> Study:
     from proximo.envs.make import versioned_id
     from proximo.tuning.study import Study, StudyError
 
-    given = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
-    if others := [name for name in given if name not in JOINING]:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in others)
-        raise StudyError(
-            f"the study {path} goes on as it was started, and takes no {flags}; leave it out, or give another --study"
-        )
     study = Study.open(path)
     for name, asked in (("env", versioned_id(arguments.env) if arguments.env else ""), ("algo", arguments.algo)):
         there = getattr(study.settings, name)
         if asked and asked != there:
             raise StudyError(f"the study {path} is of {there}, not of {asked}; give another --study")
+    check_same(arguments, study)
     if arguments.trials is not None:
         study.extend(arguments.trials)
     return study
+
+
+def check_same(arguments: Tune, study: Study) -> None:
+    """Refuse flags that would make it another study; the command that began it, typed again, goes on with it."""
+    from proximo.tuning.study import StudyError
+
+    given = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
+    there = values_of(study)
+    for name in (name for name in given if name not in (*JOINING, *START_FILES)):
+        asked, flag = getattr(arguments, name), f"--{name.replace('_', '-')}"
+        if asked != there.get(name):
+            has = f"has {flag} {there[name]}, not {asked}" if name in there else f"takes no {flag}"
+            raise StudyError(f"the study {study.path} {has}; leave it out, or give another --study")
+    if files := [name for name in START_FILES if name in given]:
+        kept = {name: there[name] for name in ("rungs", "reduction")}
+        if "preset" not in files:
+            kept |= {name: there[name] for name in ("steps", "envs")}
+        env, algo = arguments.env or study.settings.env, study.settings.algo
+        _, space = planned(replace(arguments, **kept, env=env, algo=algo, print_space=False))
+        same = {
+            "preset": as_written(space.start.as_row()) == as_written(study.space.start.as_row()),
+            "space": as_written(space.as_table()) == as_written(study.space.as_table()),
+        }
+        if others := [f"--{name}" for name in files if not same[name]]:
+            raise StudyError(
+                f"the study {study.path} began with other values than {', '.join(others)} has now; leave it out, or "
+                "give another --study"
+            )
+
+
+def as_written(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table as it comes back from a file, which has no None."""
+    from proximo.training.run_folder import to_toml
+
+    return tomllib.loads(to_toml(table))
+
+
+def values_of(study: Study) -> dict[str, Any]:
+    """What the flags would have to be for this study, by name."""
+    settings = study.settings
+    return {
+        "seeds": len(settings.seeds),
+        "steps": settings.rungs[-1],
+        "envs": study.space.start.n_envs,
+        "rungs": len(settings.rungs),
+        "reduction": settings.reduction,
+        "pruner": settings.pruner,
+        "eval_episodes": settings.eval_episodes,
+        "fresh_seeds": len(settings.fresh_seeds),
+        "search_seed": settings.seed,
+        "workers": settings.workers,
+        "device": settings.device,
+    }
 
 
 def study_folder(arguments: Tune, settings: Settings) -> Path:

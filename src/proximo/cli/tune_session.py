@@ -155,15 +155,14 @@ class TuneSession(TrainingSession):
 
     def _end(self, training: SeedTraining) -> None:
         self.trainings.remove(training)
-        job, code = training.job, FAILED if training.process is None else training.process.returncode
-        training.process = None
+        job, training.process = training.job, None
         if job is None or job not in self.active:  # pruned while this seed was under way
             return
         result = job.result_of(training.seed)
         if result is not None:
             self._record(job, training.seed, *result)
         elif self.signal_number is None:
-            self._fail(job, training, code)
+            self._fail(job, training)
 
     def _record(self, job: Job, seed: int, score: float, steps: int) -> None:
         worst = "" if math.isfinite(score) else ", which counts as the worst"
@@ -187,15 +186,13 @@ class TuneSession(TrainingSession):
         self.active.remove(job)
         job.release()
 
-    def _fail(self, job: Job, training: Training, code: int) -> None:
+    def _fail(self, job: Job, training: Training) -> None:
         folder = job.run_of(training.seed)
         diverged = (
             folder is not None and folder.error.is_file() and DIVERGED in folder.error.read_text(errors="replace")
         )
-        reason = training.last_line()
-        output().print(
-            f"[red]trial {job.name}, seed {training.seed} failed[/] ({code}): {escape(reason)}", soft_wrap=True
-        )
+        reason = training.reason()
+        output().print(f"[red]trial {job.name}, seed {training.seed} failed:[/] {escape(reason)}", soft_wrap=True)
         output().print(f"  all that it printed: {escape(shown_path(training.log))}", soft_wrap=True)
         if job.number == 0 or job.is_confirmation:
             self.failure = "the confirmation failed" if job.is_confirmation else "the start cannot be trained"
