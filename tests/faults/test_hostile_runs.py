@@ -306,7 +306,7 @@ def test_names_of_groups_are_no_formulas(run: Path, tmp_path: Path, tally: Tally
 
 @pytest.mark.parametrize(
     "setting",
-    ['env_wrapper = { FrameSkip = { skip = "x" } }', "normalize = { venv = 1 }", 'env_kwargs = { id = "x:Y-v0" }',
+    ['env_wrapper = { FrameSkip = { skip = "x" } }', 'env_kwargs = { id = "x:Y-v0" }',
      'env_kwargs = { entry_point = "os:system" }', 'env_kwargs = { env_id = "x:Y-v0" }'],
 )  # fmt: skip
 def test_settings_that_no_environment_takes_are_one_line(

@@ -201,7 +201,7 @@ def test_a_preset_may_update_statistics_per_rollout():
         ('normalize = "yes"', "expected true or false or a table"),
         ("normalize = { gamma = [1] }", "normalize of the preset 'x': its setting gamma is a list"),
         ("normalize = { clip_obs = 'x' }", "normalize of the preset 'x': its setting clip_obs is 'x'"),
-        ("normalize = { venv = 1 }", "normalize of the preset 'x': its settings are not the arguments of VecNormalize"),
+        ("normalize = { venv = 1 }", "normalize of the preset 'x': VecNormalize has no setting 'venv'"),
         ("policy = 3", "policy of the preset 'x' is 3; expected a name"),
         ('algo = ["ppo"]', "algo in .*x.toml is a list; expected a name"),
         ("env = 3", "env in .*x.toml is 3; expected a name"),

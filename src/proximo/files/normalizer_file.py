@@ -17,7 +17,7 @@ import safetensors.numpy
 from gymnasium import spaces
 
 from proximo.data import Array
-from proximo.errors import ModelFileError
+from proximo.errors import ModelFileError, near_matches
 from proximo.files.atomic import write_whole
 from proximo.files.budgets import Budgets
 from proximo.files.encoding import MAX_DIMENSIONS
@@ -160,9 +160,12 @@ def _foreign_statistics(state: Mapping[str, Array], name: str) -> Made:
 
 def checked_settings(settings: Any) -> dict[str, Any]:
     """Settings of a file as the arguments of ``VecNormalize`` that they must be."""
-    if not isinstance(settings, dict) or settings.keys() - {*FLAGS, *NUMBERS, *CHOICES, "norm_obs_keys"}:
+    if not isinstance(settings, dict):
         raise ModelFileError("its settings are not the arguments of VecNormalize")
+    known = {*FLAGS, *NUMBERS, *CHOICES, "norm_obs_keys"}
     for name, value in settings.items():
+        if name not in known:
+            raise ModelFileError(f"VecNormalize has no setting {brief(name)}; {near_matches(name, known)}")
         if name in FLAGS:
             fits = isinstance(value, bool)
         elif name in NUMBERS:
