@@ -194,7 +194,7 @@ def test_a_ctrl_c_that_a_callback_from_c_swallows_ends_the_training_when_it_begi
     """Kernels are compiled by LLVM, which calls back; Python drops what is raised there."""
     dropped = []
     monkeypatch.setattr(sys, "unraisablehook", dropped.append)
-    previous = signal.getsignal(signal.SIGINT)
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     try:
         keep_interrupts()
         ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()
