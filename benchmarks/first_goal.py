@@ -120,7 +120,8 @@ def random_network(policy: Any, seed: int) -> Callable[[Floats], Floats]:
 
     def values(observations: Floats) -> Floats:
         with torch.no_grad():
-            return head(body.forward_critic(torch.as_tensor(observations))).squeeze(-1).numpy()
+            found: Floats = head(body.forward_critic(torch.as_tensor(observations))).squeeze(-1).numpy()
+        return found
 
     return values
 
