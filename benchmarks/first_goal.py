@@ -24,7 +24,7 @@ from rich.console import Console
 from torch import nn
 
 from benchmarks.machine import describe_machine
-from benchmarks.ppg_learning import EXPLORED, FIRST_GOAL, TASKS, Task, first_goal_rows, write_page
+from benchmarks.ppg_learning import EXPLORED, FIRST_GOAL, POTENTIAL, TASKS, Task, first_goal_rows, write_page
 from benchmarks.run import show
 from proximo import PPG, PPO
 from proximo.functional.advantages import estimate_advantages
@@ -65,7 +65,7 @@ VARIANTS = (
     Variant("large layer, without states in rollouts 1 to 8", value_head=10.0, without_states=FIRST),
     Variant("large layer, without states from rollout 9", value_head=10.0, without_states=LATER),
     Variant("large layer, without states in all rollouts", value_head=10.0, without_states=ALL),
-    Variant("small layer, with a random potential in rollouts 1 to 8", with_potential=FIRST),
+    Variant(POTENTIAL, with_potential=FIRST),
 )
 
 

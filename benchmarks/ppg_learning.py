@@ -23,6 +23,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from rich.console import Console
+from scipy import stats
 
 from benchmarks.machine import describe_machine
 from benchmarks.run import RESULTS, as_markdown, show
@@ -35,6 +36,7 @@ from proximo.training.callbacks import BaseCallback
 STORED = RESULTS / "ppg_learning.json"
 FIRST_GOAL = RESULTS / "first_goal.json"  # written by benchmarks.first_goal
 EXPLORED = 20  # seeds that were looked at before there was something to test; later ones are the test
+POTENTIAL = "small layer, with a random potential in rollouts 1 to 8"  # a variant of benchmarks.first_goal
 LATE = 50_000  # steps: from here on the first goal counts as late
 
 
@@ -179,6 +181,17 @@ def first_goal_section() -> str:
     if not FIRST_GOAL.exists():
         return ""
     stored = json.loads(FIRST_GOAL.read_text())
+    late = {
+        run["variant"]: [first is None or first > LATE for first in run["first_goals"]] for run in stored["variants"]
+    }
+    fresh = len(late["PPG"]) - EXPLORED
+
+    def fisher(when: str) -> float:
+        """p of the large layer without states as late as with them."""
+        pair = (late["PPG, the value's last layer as large as PPO's"], late[f"large layer, without states {when}"])
+        return float(stats.fisher_exact([[sum(runs), len(runs) - sum(runs)] for runs in pair]).pvalue)
+
+    always, first, later = map(fisher, ("in all rollouts", "in rollouts 1 to 8", "from rollout 9"))
     return f"""## Acrobot without normalised rewards: runs that never reach the goal
 
 Of the five seeds above one of PPG, seed 5, stayed at -500. That run was not reproduced: on the processor named below,
@@ -188,30 +201,23 @@ reaches the goal, at most 100,352:
 
 {as_markdown(first_goal_rows(stored["variants"]))}
 
-**The size of the value's last layer at the start decides how often.** PPG's has weights a tenth as large as PPO's. PPG
-with PPO's size has no late run; PPO with PPG's size has as many as PPG. The auxiliary phases have no part in it.
+**Shown: the size of the value's last layer at the start decides how often.** PPG's has weights a tenth as large as
+PPO's. PPG with PPO's size has no late run; PPO with PPG's size has as many as PPG. The auxiliary phases have no part in
+it.
 
-**Twenty seeds say how: by what advantages know about states in the first rollouts.** Until the first goal every reward
-is -1. What an action led to can then be seen only in the value's differences between states; the rest of an advantage
-follows from the place in the rollout, and is noise for actions. The last column is the share of the advantages'
-variance that is not known from the place (rollouts 5 to 8 of runs without a goal, median over the first {EXPLORED}
-seeds; – where it was not looked at): the small layer leaves a tenth of the large one's. The last four rows change the
-advantages and nothing else; the value learns the same returns. Without states in its first eight rollouts the large
-layer is late too, without them afterwards not. The small layer with a random network's values added in these rollouts,
-which is never trained, has no late run, nor with four rollouts instead of eight. Seed by seed: taking states from the
-large layer made the first goal later in 8 and earlier in 2 (Wilcoxon's p = 0.02), adding the random network to the
-small one earlier in 8 and later in 1 (p = 0.05). So such differences need not be learnt to drive the policy.
+**Shown: by what advantages know about states.** Until the first goal every reward is -1. What an action led to can then
+be seen only in the value's differences between states; the rest of an advantage follows from the place in the rollout,
+and is noise for actions. The last column is the share of the advantages' variance that is not known from the place
+(rollouts 5 to 8 of runs without a goal, median over the first {EXPLORED} seeds): the small layer leaves a tenth of the
+large one's. The last four rows change the advantages and nothing else; the value learns the same returns. The large
+layer, its advantages without states, is late as often as the small one (p = {always:.3f} against the large layer as it
+is, Fisher's exact test). Without states in the first eight rollouts, a phase, or only after them, it is late too, less
+often (p = {first:.2f} and {later:.2f}).
 
-**What late runs look like** (the five in the rows of PPG and of rollouts 1 to 8, first {EXPLORED} seeds): the pendulum
-comes to rest before the policy becomes deterministic. The mean speed of its first joint falls from 0.6 to 1.0 in
-rollouts 1 to 4 to 0.3 or 0.4 in rollouts 9 to 16, while the entropy is still 0.8 to 1.1 at rollout 20 (uniform: 1.1);
-later it falls, in one run to 0.3. At rest the observations hardly differ, and neither do their values.
-
-**Not shown.** The last four rows have {EXPLORED} seeds, those in which the cause was sought; no others have tested it
-(`--only rollout` runs 60), and 3 late of {EXPLORED} against 0 alone would be too few. It is open why differences of
-values between states make the pendulum swing more, and whether a value that has learnt does so better than a random
-one. Chance alone takes longer than most runs: uniformly random actions have no goal after 51,200 steps in 4 of the
-first {EXPLORED} seeds (median 21,060).
+**Not shown: which differences between states are needed.** The values of a random network, which is never trained, were
+added to those of the small layer in the first eight rollouts. In the first {EXPLORED} seeds, where the idea came from,
+no such run was late; of the {fresh} seeds that tested it {sum(late[POTENTIAL][EXPLORED:])} were, of plain PPG
+{sum(late["PPG"][EXPLORED:])}. So such a value does not help at the beginning; one that stays was not tried.
 
 **Tried without a cure**, on the first {EXPLORED} seeds (late, never): Adam's ε of PPO (1, 0), no normalised advantages
 (2, 0), no clipping of gradients (1, 1), an entropy coefficient of 0.05 (1, 0), one epoch per rollout (7, 2); plain PPG

@@ -253,8 +253,10 @@ sys.stdout.flush()
 sys.stdin.read()
 """
     (tmp_path / "run").mkdir()
+    # a child would share this process's wandb service, which holds a killed child's run for a while
+    alone = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}
     words = [sys.executable, "-c", code]
-    with subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(words, cwd=tmp_path, env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"logged\n"
         kept = wandb_steps(tmp_path / "run", 19)
         process.kill()
