@@ -36,6 +36,11 @@ def test_policy_and_value_have_no_parameter_in_common():
     assert all(part.grad.any() for part in critic)
 
 
+def test_a_policy_without_layers_of_its_own_trains():
+    model = DAAC("MlpPolicy", cartpole(), **SMALL | {"policy_kwargs": {"net_arch": {"vf": [8]}}}).learn(64)
+    assert [tuple(part.shape) for part in model.policy.advantage_net.parameters()] == [(1, 4 + 2), (1,)]
+
+
 def test_steps_of_the_value_leave_the_policys_momentum_alone():
     """One optimiser holds both; what has no gradient stays, moments and counts too."""
     model = DAAC("MlpPolicy", cartpole(), n_epochs=1, value_epochs=3, **SMALL).learn(64)

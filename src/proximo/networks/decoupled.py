@@ -51,7 +51,7 @@ class DecoupledPolicy(ActorCriticPolicy):
 
     def _build_mlp_extractor(self) -> None:
         super()._build_mlp_extractor()
-        layers = self.net_arch["pi"] if isinstance(self.net_arch, dict) else self.net_arch
+        layers = self.net_arch.get("pi", []) if isinstance(self.net_arch, dict) else self.net_arch
         columns = sum(get_flattened_obs_dim(counted_from_zero(leaf)) for leaf in leaves(self.action_space))
         self.advantage_net = nn.Sequential(*create_mlp(self.features_dim + columns, 1, layers, self.activation_fn))
 
