@@ -51,7 +51,7 @@ def algorithm_of_file(path: Path) -> tuple[str, bool]:
 
 def masks_actions(algorithm: str) -> bool:
     """Whether training and play ask the environments which actions are allowed."""
-    return algorithm == "maskable_ppo"
+    return algorithm_class(algorithm).masks_actions
 
 
 def default_arguments(agent: type[OnPolicyAlgorithm]) -> dict[str, Any]:
